@@ -1,0 +1,67 @@
+"""What can go wrong inside a batch of environments, as exceptions that say where."""
+
+from __future__ import annotations
+
+
+class EnvFault(RuntimeError):
+    """A fault of one environment. Names the environment, its worker, its seed and its step.
+
+    `kind` is the type name of the original exception (an error crosses processes as text, never
+    as a pickled exception), `worker_traceback` the traceback as the worker printed it.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        env: int | None = None,
+        pid: int | None = None,
+        seed: int | None = None,
+        step: int | None = None,
+        kind: str = "",
+        worker_traceback: str = "",
+    ) -> None:
+        self.message, self.env, self.pid, self.seed, self.step = message, env, pid, seed, step
+        self.kind = kind or type(self).__name__
+        self.worker_traceback = worker_traceback
+        where = ", ".join(
+            f"{name} {value}"
+            for name, value in (("environment", env), ("worker pid", pid), ("seed", seed), ("step", step))
+            if value is not None
+        )
+        text = f"{message} [{where}]" if where else message
+        if worker_traceback:
+            text += "\n--- traceback of the worker ---\n" + worker_traceback.rstrip()
+        super().__init__(text)
+
+
+class EnvRaised(EnvFault):
+    """The environment's own code raised; `kind` is the original exception's type name."""
+
+
+class WorkerDied(EnvFault):
+    """A worker process ended without saying why (killed, segmentation fault, os._exit)."""
+
+    def __init__(self, message: str, *, signal: int | None = None, **where: int | str | None) -> None:
+        self.signal = signal
+        super().__init__(message, **where)  # type: ignore[arg-type]
+
+
+class EnvTimeout(EnvFault):
+    """An environment did not answer within the deadline (`--step-timeout`)."""
+
+
+class NotFinite(EnvFault):
+    """NaN or infinity in an observation or a reward."""
+
+
+class ShapeError(EnvFault):
+    """An observation, action or reward of the wrong shape; nothing is broadcast."""
+
+
+class DtypeError(EnvFault):
+    """An observation, reward or flag of a type that cannot be stored without loss."""
+
+
+class TooManyRestarts(EnvFault):
+    """Environments kept failing: the restart budget is spent."""

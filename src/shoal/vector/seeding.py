@@ -1,0 +1,70 @@
+"""Seeds: one stream per environment, one seed per episode, nothing shared between runs.
+
+Everything descends from `numpy.random.SeedSequence(run_seed)` by spawn keys, never by `seed + i`:
+with `seed + i`, five runs of 64 environments would share four fifths of their seeds. An episode's seed
+depends on (run seed, stream, environment, episode) alone, so a trajectory is the same whatever the
+backend, the number of workers or the number of environments beside it, and an interrupted episode can
+be reached again by resetting with its seed and replaying its actions.
+
+Training and evaluation streams are disjoint by construction: the top bit of a seed says which it is.
+"""
+
+from __future__ import annotations
+
+import functools
+from enum import IntEnum
+
+import numpy as np
+
+_BLOCK = 64  # episode seeds are drawn 64 at a time: one SeedSequence costs 16 us, a word of it 0.2 us
+
+
+class Stream(IntEnum):
+    """Which purpose a seed serves. The first spawn key below the run seed."""
+
+    TRAIN = 0
+    EVALUATE = 1
+    INIT = 2  # network weights
+    ACT = 3  # exploration noise
+    SHUFFLE = 4  # minibatch order
+
+
+def sequence(run_seed: int, stream: Stream, *key: int) -> np.random.SeedSequence:
+    """The seed sequence of one purpose of one run."""
+    if run_seed < 0:
+        raise ValueError(f"a seed is a non-negative integer, got {run_seed}")
+    return np.random.SeedSequence(run_seed, spawn_key=(int(stream), *key))
+
+
+@functools.lru_cache(maxsize=16384)
+def _block(run_seed: int, stream: int, env: int, block: int) -> tuple[int, ...]:
+    words = sequence(run_seed, Stream(stream), env, block).generate_state(_BLOCK, np.uint32)  # uint32[64]
+    return tuple(words.tolist())
+
+
+def episode_seed(run_seed: int, env: int, episode: int, stream: Stream = Stream.TRAIN) -> int:
+    """The 32-bit seed of one episode of one environment.
+
+    32 bits, because many environments hand it to `numpy.random.seed`; the top bit is set for
+    evaluation and clear for training.
+
+    >>> episode_seed(0, 0, 0) != episode_seed(0, 1, 0) != episode_seed(1, 0, 0)
+    True
+    >>> episode_seed(0, 0, 0, Stream.EVALUATE) >> 31, episode_seed(0, 0, 0, Stream.TRAIN) >> 31
+    (1, 0)
+    """
+    word = _block(run_seed, int(stream), env, episode // _BLOCK)[episode % _BLOCK]
+    return (word & 0x7FFFFFFF) | (0x80000000 if stream == Stream.EVALUATE else 0)
+
+
+def env_keys(run_seed: int, num_envs: int, stream: Stream = Stream.TRAIN) -> np.ndarray:
+    """One 64-bit key per environment, for generators inside compiled kernels: uint64[num_envs].
+
+    Key i does not depend on num_envs. The top bit says training or evaluation.
+    """
+    top = np.uint64(1 << 63 if stream == Stream.EVALUATE else 0)
+    keys = np.empty(num_envs, np.uint64)
+    for i in range(num_envs):
+        word = sequence(run_seed, stream, i).generate_state(1, np.uint64)[0]
+        keys[i] = (word & np.uint64((1 << 63) - 1)) | top
+    return keys
