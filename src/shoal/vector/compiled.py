@@ -1,0 +1,270 @@
+"""N compiled environments as one Gymnasium vector environment.
+
+An environment is a small class, a namespace of plain scalar Python functions; see `CompiledEnv`, and
+examples/compiled_env.py for a whole one. `CompiledVectorEnv` steps N of them with one call into machine code.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+
+from shoal.vector import kernels
+from shoal.vector.build import Kernels, build, layout
+from shoal.vector.errors import DtypeError, EnvRaised, NotFinite, ShapeError
+from shoal.vector.infos import FinalInfos
+from shoal.vector.seeding import Stream, env_keys
+from shoal.vector.threads import Pool, worthwhile
+
+_TRIAL_STEPS = 9  # threads="auto" decides by the median of so many
+
+
+class CompiledEnv:
+    """One environment, written as scalar functions. Subclass it, declare the data, write the three functions.
+
+    - `state`: the state of ONE environment, a NumPy structured dtype; arrays and records may nest in it.
+    - `observation_space`: a Box, or Dict({"obs": Box, "action_mask": int8 Box or MultiBinary}).
+    - `action_space`: Discrete (the action is an int), MultiDiscrete or Box (a one-dimensional array).
+    - `max_episode_steps`: truncate an episode here; None or 0 for never. An instance may set its own.
+    - `reset(state, rng)`: begin an episode. The state arrives zeroed.
+    - `step(state, rng, action)`: change the state in place, return (reward, terminated).
+    - `observe(state, out)`: write every number of one observation; with a mask, `observe(state, out, mask)`.
+
+    The functions may call plain functions and read constants (numbers, tuples, NumPy arrays, IntEnums) of any module
+    by name; nothing is decorated. Randomness comes from `shoal.vector.rng` (`uniform(rng)`, `below(rng, n)`,
+    `chance(rng, p)`); sin and cos from `shoal.vector.portable` where CPU and GPU must agree to the bit.
+
+    Options: declare `params`, a structured dtype, and every function gets a record of it as its last argument. The
+    values are given to `__init__` and read at run time, so another value compiles nothing:
+
+        class Slippery(CompiledEnv):
+            params = np.dtype([("slip", "f8")])
+            def __init__(self, slip: float = 0.1) -> None:
+                super().__init__(slip=slip)
+            @staticmethod
+            def step(state, rng, action, params):
+                if chance(rng, params.slip): ...
+    """
+
+    state: ClassVar[np.dtype[Any]]
+    params: ClassVar[np.dtype[Any] | None] = None
+    observation_space: gym.Space[Any]
+    action_space: gym.Space[Any]
+    max_episode_steps: int | None = None
+    check_finite: bool = True  # NaN or infinity in a reward or observation raises NotFinite
+
+    # Any, so that a subclass may declare its own arguments (see `params`).
+    reset: ClassVar[Callable[..., Any]]
+    step: ClassVar[Callable[..., Any]]
+    observe: ClassVar[Callable[..., Any]]
+
+    def __init__(self, **params: Any) -> None:
+        names = set(self.params.names or ()) if self.params is not None else set()
+        if set(params) != names:
+            raise TypeError(f"{self.name} takes the params {sorted(names)}, got {sorted(params)}")
+        self.param_values = params
+
+    @property
+    def name(self) -> str:
+        """The class's name, for messages and file names."""
+        return type(self).__name__
+
+
+class CompiledVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
+    """N copies of a `CompiledEnv`, stepped together; a finished one begins its next episode in the same step.
+
+    >>> from shoal.tasks.cartpole import CartPole
+    >>> envs = CompiledVectorEnv(CartPole, num_envs=4)
+    >>> obs, _ = envs.reset(seed=0)
+    >>> obs, rewards, terminated, truncated, infos = envs.step(np.array([0, 1, 0, 1]))
+    >>> obs.shape, obs.dtype.name, rewards.tolist()
+    ((4, 4), 'float32', [1.0, 1.0, 1.0, 1.0])
+
+    The same seed gives the same bits for any `num_envs` and any number of threads. `threads="auto"` measures the
+    first steps and uses threads only where they pay. `kernels.cached` and `kernels.compile_s` say what compilation
+    cost; `on_compile` is called with a sentence before one that takes seconds.
+    """
+
+    metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012
+
+    def __init__(
+        self,
+        env: CompiledEnv | type[CompiledEnv],
+        num_envs: int,
+        threads: int | Literal["auto"] = 1,
+        stream: Stream = Stream.TRAIN,
+        on_compile: Callable[[str], None] | None = None,
+    ) -> None:
+        if num_envs < 1:
+            raise ValueError(f"num_envs: expected at least 1, got {num_envs}")
+        if threads != "auto" and (not isinstance(threads, int) or threads < 1):
+            raise ValueError(f'threads: expected a positive integer or "auto", got {threads!r}')
+        self.env = env() if isinstance(env, type) else env
+        self.num_envs = num_envs
+        self.stream = stream
+        self.metadata = dict(type(self).metadata)
+        self.single_observation_space, self.single_action_space = self.env.observation_space, self.env.action_space
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._layout = layout(self.env)
+        self.kernels: Kernels = build(self.env, on_compile=on_compile)
+        self._slots = self._layout.slots(num_envs)  # slot[N]
+        self._config = self._layout.config  # config[1]
+        self._actions = np.zeros((num_envs, *self._layout.action_shape), self._layout.action_dtype)
+        self._seeds: list[int] | None = None  # per environment; None before the first reset
+        # The last observation of each episode that ended in the last step; other rows are not initialised.
+        self.final_obs: Any = self._join(*self._layout.observations(num_envs))
+        self._pool: Pool | None = None
+        self._trial: list[float] | None = [] if threads == "auto" else None  # seconds of the first steps
+        self._set_threads(1 if threads == "auto" else threads)
+
+    # -- the Gymnasium interface -------------------------------------------------------------------
+
+    def reset(
+        self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode everywhere, or where options["reset_mask"] (bool[N]) is True.
+
+        An int seeds all environments, by streams that do not depend on N; a list seeds one each, as if it were
+        environment 0 of a run with that seed. None goes on with the next episodes of the seeds given before.
+        """
+        n = self.num_envs
+        chosen = self._reset_mask(options)
+        if seed is None and self._seeds is None:
+            seed = int(np.random.SeedSequence().generate_state(1, np.uint32)[0])
+        if isinstance(seed, int | np.integer):
+            self._seed(chosen, [int(seed)] * n, env_keys(int(seed), n, self.stream))
+        elif seed is not None:
+            if len(seed) != n:
+                raise ValueError(f"seed: expected an int or a list of {n} ints, one an environment, got {len(seed)}")
+            keys = np.array([env_keys(int(one), 1, self.stream)[0] for one in seed], np.uint64)
+            self._seed(chosen, [int(one) for one in seed], keys)
+        obs, mask = self._layout.observations(n)
+        status = self._guarded(self.kernels.reset, self._slots, chosen, obs, mask, self._config)
+        if status < 0:
+            raise self._not_finite(status, obs, None)
+        return self._join(obs, mask), {}
+
+    def step(self, actions: Any, out: Any = None) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """One step of every environment: (obs, float32[N], terminated bool[N], truncated bool[N], infos).
+
+        `out`: where to write the observations, an array (a dict of arrays for a Dict space) such as a row of the
+        caller's rollout buffer; it is what comes back as obs. Without it they are fresh arrays. Where an episode
+        ended, obs is the first of the next, and the true last one is in infos["final_obs"] (Gymnasium's form) and,
+        without any copying, in row i of `self.final_obs`.
+        """
+        if self._seeds is None:
+            raise gym.error.ResetNeeded(f"{self.env.name}: call reset() before step()")
+        n, plan = self.num_envs, self._layout
+        if type(actions) is not np.ndarray:
+            actions = np.asarray(actions)
+        if actions.shape != self._actions.shape:
+            raise ShapeError(f"actions: expected shape {self._actions.shape}, got {actions.shape}")
+        try:
+            np.copyto(self._actions, actions)
+        except TypeError:
+            raise DtypeError(f"actions: expected {self._actions.dtype}, got {actions.dtype}; cast them") from None
+        obs, mask = plan.observations(n) if out is None else self._split(out)
+        final_obs, final_mask = plan.observations(n)
+        rewards = np.empty(n, np.float32)
+        terminated = np.empty(n, np.bool_)
+        truncated = np.empty(n, np.bool_)
+        ended = self._guarded(
+            self._step_kernel, self._slots, self._actions, obs, mask, final_obs, final_mask,
+            rewards, terminated, truncated, self._config,
+        )  # fmt: skip
+        if ended < 0:
+            raise self._wrong_action() if ended == kernels.WRONG_ACTION else self._not_finite(ended, obs, rewards)
+        self.final_obs = self._join(final_obs, final_mask)
+        infos = FinalInfos(self.final_obs, terminated, truncated) if ended else {}
+        return self._join(obs, mask), rewards, terminated, truncated, infos
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """End the threads."""
+        self._set_threads(1)
+
+    # -- state, for checkpoints and for looking inside ------------------------------------------------
+
+    @property
+    def state(self) -> np.ndarray:
+        """The states of all environments, state[N], aligned; a view that may be written to."""
+        return self._slots["state"]
+
+    @property
+    def episode_steps(self) -> np.ndarray:
+        """Steps each environment has taken in its current episode: int64[N], a view."""
+        return self._slots["clock"]
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        """All that the next steps depend on, as plain arrays; `set_state` goes on from it to the same bits."""
+        if self._seeds is None:
+            raise gym.error.ResetNeeded(f"{self.env.name}: call reset() before get_state()")
+        return {
+            "slots": self._slots.view(np.uint8).reshape(self.num_envs, -1).copy(),  # uint8[N, itemsize]
+            "seeds": np.array(self._seeds, np.uint64),  # uint64[N]
+        }
+
+    def set_state(self, state: dict[str, np.ndarray]) -> None:
+        """Take up a state from `get_state` of the same environment class and number of environments."""
+        shapes = {"slots": (self.num_envs, self._slots.itemsize), "seeds": (self.num_envs,)}
+        dtypes = {"slots": np.uint8, "seeds": np.uint64}
+        if set(state) != set(shapes):
+            raise ValueError(f"state of {self.env.name}: expected {sorted(shapes)}, got {sorted(state)}")
+        for name, shape in shapes.items():
+            array = state[name]
+            if array.shape != shape or array.dtype != dtypes[name]:
+                raise ShapeError(
+                    f"state[{name!r}] of {self.env.name}: expected {np.dtype(dtypes[name])}{list(shape)}, got "
+                    f"{array.dtype}{list(array.shape)}; it was saved with another environment or num_envs"
+                )
+        self._slots[:] = np.ascontiguousarray(state["slots"]).view(self._slots.dtype)[:, 0]
+        self._seeds = state["seeds"].tolist()
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _join(self, obs: np.ndarray, mask: np.ndarray) -> Any:
+        return {"obs": obs, "action_mask": mask} if self._layout.masked else obs
+
+    def _split(self, out: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The caller's arrays, checked: a kernel writes into them blindly."""
+        n, plan = self.num_envs, self._layout
+        if not plan.masked:
+            return _writable("out", out, (n, *plan.obs_shape), plan.obs_dtype), self._no_mask
+        return (
+            _writable('out["obs"]', out["obs"], (n, *plan.obs_shape), plan.obs_dtype),
+            _writable('out["action_mask"]', out["action_mask"], (n, *plan.mask_shape), np.dtype(np.int8)),
+        )
+
+    def _reset_mask(self, options: dict[str, Any] | None) -> np.ndarray:
+        if not options or "reset_mask" not in options:
+            return np.ones(self.num_envs, np.bool_)
+        mask = options["reset_mask"]
+        if not isinstance(mask, np.ndarray) or mask.shape != (self.num_envs,) or mask.dtype != np.bool_:
+            got = f"{mask.dtype}{list(mask.shape)}" if isinstance(mask, np.ndarray) else type(mask).__name__
+            raise ValueError(f"options['reset_mask']: expected an array bool[{self.num_envs}], got {got}")
+        if not mask.any():
+            raise ValueError("options['reset_mask']: expected at least one True, got none")
+        if self._seeds is None and not mask.all():
+            raise gym.error.ResetNeeded(f"{self.env.name}: reset all environments once before resetting some")
+        return np.ascontiguousarray(mask)
+
+    def _seed(self, chosen: np.ndarray, seeds: list[int], keys: np.ndarray) -> None:
+        self._slots["key"][chosen] = keys[chosen]
+        self._slots["episode"][chosen] = 0
+        old = self._seeds or seeds
+        self._seeds = [new if take else kept for new, kept, take in zip(seeds, old, chosen, strict=True)]
+
+    def _set_threads(self, count: int) -> None:
+        if self._pool is not None:
+            self._pool.close()
+        self.threads = count
+        self._pool = Pool(self.num_envs, count) if count > 1 else None
+        if self._pool is not None:
+            weakref.finalize(self, self._pool.close)

@@ -1,0 +1,163 @@
+"""Kernels: N copies of a scalar environment, stepped by one compiled loop on the CPU or one CUDA launch.
+
+`step_one` and `reset_one` below are the semantics of a compiled environment (clock, time limit, autoreset, final
+observation, finiteness), written once; the CPU loop and the CUDA kernel only choose which environment is whose. The
+placeholders `env_reset`, `env_step` and `env_observe` are replaced by the user's functions when a kernel is built.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from shoal.vector.rng import begin
+
+WRONG_ACTION = -1  # what a kernel returns instead of the number of ended episodes; nothing has been stepped
+NOT_FINITE = -2  # ... and NOT_FINITE - i when environment i gave NaN or infinity
+
+
+def env_reset(state: Any, rng: Any, params: Any) -> Any:
+    """Placeholder of the environment's `reset`."""
+
+
+def env_step(state: Any, rng: Any, action: Any, params: Any) -> Any:
+    """Placeholder of the environment's `step`."""
+
+
+def env_observe(state: Any, out: Any, mask: Any, params: Any) -> Any:
+    """Placeholder of the environment's `observe`."""
+
+
+def reset_one(slots: Any, i: Any, config: Any) -> None:
+    """Begin the next episode of environment i. Its state arrives zeroed: nothing leaks from the last episode."""
+    key, episode = slots[i].key, slots[i].episode
+    slots[i] = config.blank
+    slot = slots[i]
+    slot.key, slot.episode = key, episode + np.uint64(1)
+    begin(slot.rng, key, episode)
+    env_reset(slot.state, slot.rng, config.params)
+
+
+def all_finite(values: Any) -> Any:
+    """x - x is 0 for a number, NaN for NaN and infinity; on integers the compiler drops the whole loop."""
+    total = 0.0
+    for value in values.flat:
+        total += value - value
+    return total == 0.0
+
+
+def step_one(
+    slots: Any, i: Any, action: Any, obs: Any, mask: Any, final_obs: Any, final_mask: Any, config: Any
+) -> Any:
+    """Step environment i and, where its episode ends, begin the next: (reward, terminated, truncated, finite).
+
+    `obs` and `mask` are environment i's rows; the final rows are written only when an episode ends. On a value that
+    is not finite the environment is left as it is, for the error message to look at.
+    """
+    slot = slots[i]
+    slot.stepping = True  # still set when the user's code raises, so the error can name the environment
+    reward, terminated = env_step(slot.state, slot.rng, action, config.params)
+    slot.stepping = False
+    slot.clock += 1
+    truncated = (not terminated) and 0 < config.limit <= slot.clock
+    env_observe(slot.state, obs, mask, config.params)
+    finite = (not config.check_finite) or (reward - reward == 0.0 and all_finite(obs))
+    if finite and (terminated or truncated):
+        env_observe(slot.state, final_obs, final_mask, config.params)
+        reset_one(slots, i, config)
+        env_observe(slots[i].state, obs, mask, config.params)
+    return reward, terminated, truncated, finite
+
+
+def wrong_actions(actions: Any, config: Any) -> Any:
+    """How many numbers in `actions` lie outside [low, high]; NaN counts. No early exit, so that it is vectorised."""
+    wrong = 0
+    if actions.ndim == 1:
+        low, high = config.low[0], config.high[0]
+        for action in actions.flat:
+            wrong += not (low <= action <= high)
+    else:
+        for i in range(actions.shape[0]):
+            for k, action in enumerate(actions[i].flat):
+                wrong += not (config.low[k] <= action <= config.high[k])
+    return wrong
+
+
+def step_range(
+    slots: Any,
+    actions: Any,
+    obs: Any,
+    mask: Any,
+    final_obs: Any,
+    final_mask: Any,
+    rewards: Any,
+    terminated: Any,
+    truncated: Any,
+    configs: Any,
+    low: Any,
+    high: Any,
+) -> Any:
+    """Step environments low..high-1. Returns how many episodes ended, or WRONG_ACTION, or NOT_FINITE - i."""
+    config = configs[0]
+    # All the actions, not only this range's: every thread sees the same error, and then none steps.
+    if wrong_actions(actions, config) > 0:
+        return WRONG_ACTION
+    ended = 0
+    for i in range(low, high):
+        reward, is_terminated, is_truncated, finite = step_one(
+            slots, i, actions[i], obs[i], mask[i], final_obs[i], final_mask[i], config
+        )
+        if not finite:
+            return NOT_FINITE - i
+        rewards[i], terminated[i], truncated[i] = reward, is_terminated, is_truncated
+        ended += is_terminated or is_truncated
+    return ended
+
+
+def reset_range(slots: Any, chosen: Any, obs: Any, mask: Any, configs: Any) -> Any:
+    """Begin a new episode where `chosen` (bool[N]) says so, and observe all. Returns 0 or NOT_FINITE - i."""
+    config = configs[0]
+    for i in range(slots.shape[0]):
+        if chosen[i]:
+            reset_one(slots, i, config)
+        env_observe(slots[i].state, obs[i], mask[i], config.params)
+        if config.check_finite and not all_finite(obs[i]):
+            return NOT_FINITE - i
+    return 0
+
+
+def cuda_index(dimension: Any) -> Any:
+    """Placeholder of numba.cuda.grid: the index of the running GPU thread."""
+
+
+def cuda_step(
+    slots: Any,
+    actions: Any,
+    obs: Any,
+    mask: Any,
+    final_obs: Any,
+    final_mask: Any,
+    rewards: Any,
+    terminated: Any,
+    truncated: Any,
+    configs: Any,
+    finite: Any,
+) -> None:
+    """`step_range` on a GPU, one thread an environment. Actions are not checked; `finite` is bool[N]."""
+    i = cuda_index(1)
+    if i < slots.shape[0]:
+        reward, is_terminated, is_truncated, is_finite = step_one(
+            slots, i, actions[i], obs[i], mask[i], final_obs[i], final_mask[i], configs[0]
+        )
+        rewards[i], terminated[i], truncated[i] = reward, is_terminated, is_truncated
+        finite[i] = is_finite
+
+
+def cuda_reset(slots: Any, chosen: Any, obs: Any, mask: Any, configs: Any) -> None:
+    """`reset_range` on a GPU, one thread an environment."""
+    i = cuda_index(1)
+    if i < slots.shape[0]:
+        if chosen[i]:
+            reset_one(slots, i, configs[0])
+        env_observe(slots[i].state, obs[i], mask[i], configs[0].params)
