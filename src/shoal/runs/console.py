@@ -5,8 +5,9 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TextIO
 
 from rich.console import Console as RichConsole
@@ -45,6 +46,16 @@ _LINE: tuple[tuple[str, str, str], ...] = (
 )
 
 
+class _Terminal(RichConsole):
+    """rich's console, less two habits that do not suit a long training."""
+
+    def show_cursor(self, show: bool = True) -> bool:
+        return False  # a live display hides the cursor, and a killed process could not bring it back
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # rich would end the process
+
+
 class Console:
     """A tracker for people.
 
@@ -79,7 +90,7 @@ class Console:
         self._rich: RichConsole | None = None
         self._live: Live | None = None
         if terminal:
-            self._rich = RichConsole(
+            self._rich = _Terminal(
                 file=stream, force_terminal=True, markup=False, emoji=False, highlight=False
             )
 
@@ -90,15 +101,16 @@ class Console:
 
     def message(self, text: str) -> None:
         """One line that stays; above the live display if it is up."""
-        text = _visible(text)
         with self._quiet_if_gone():
             if self._rich is not None:
-                self._rich.print(Text(text), soft_wrap=True)
+                self._rich.print(Text(self._safe(text)), soft_wrap=True)
             else:
                 self._write(text)
 
     def log(self, row: dict[str, Any]) -> None:
         """Show a row: keys as in docs/metrics.md; what is missing is shown as "-"."""
+        if self._closed:
+            return
         self._row, self._shown = row, False
         with self._quiet_if_gone():
             if self._rich is not None:
@@ -121,7 +133,7 @@ class Console:
                     self._write(self._as_line())
                 width = max(len(label) for label, _, _ in self._block)
                 for label, key, pattern in self._block:
-                    self._write(f"  {_visible(label):<{width}}  {_value(self._row, key, pattern):>14}")
+                    self._write(f"  {label:<{width}}  {_value(self._row, key, pattern):>14}")
 
     def _refresh(self, *, now: bool = False) -> None:
         time_s = time.monotonic()
@@ -129,55 +141,64 @@ class Console:
             return
         self._refreshed_at, self._shown = time_s, True
         if self._live is None:
-            self._live = Live(console=self._rich, auto_refresh=False)
+            # Prints of others go above the display, unless they go elsewhere (`--json > file`).
+            self._live = Live(
+                console=self._rich,
+                auto_refresh=False,
+                redirect_stdout=sys.stdout.isatty(),
+                redirect_stderr=sys.stderr.isatty(),
+            )
             atexit.register(self.close)
             self._live.start()
-            # Live hides the cursor, and a killed process could not bring it back.
-            self._live.console.show_cursor(True)
         self._live.update(self._as_display(), refresh=True)
 
     def _as_display(self) -> Group:
         steps = self._row.get("steps") or 0
-        bar = Table.grid(padding=(0, 1))
+        bar = Table.grid(padding=(0, 2))
+        for _ in range(4):
+            bar.add_column(no_wrap=True)
         bar.add_row(
-            ProgressBar(total=max(1, self._total_steps), completed=steps, width=32),
+            ProgressBar(total=max(1, self._total_steps), completed=steps, width=20),
             Text(f"{100 * steps / max(1, self._total_steps):3.0f} %"),
-            Text(f"{_value(self._row, 'steps', ',')} of {self._total_steps:,} steps"),
-            Text(f"{_value(self._row, 'time/steps_per_s', ',.0f')} steps/s"),
-            Text(
-                f"{_clock(self._row.get('time/elapsed_s'))} gone, {_clock(self._row.get('time/eta_s'))} left"
-            ),
+            Text(f"{steps:,} of {self._total_steps:,} steps"),
+            Text(f"{_clock(self._row.get('time/eta_s'))} left"),
         )
         block = Table.grid(padding=(0, 2))
         block.add_column()
         block.add_column(justify="right", min_width=12)
         for label, key, pattern in self._block:
-            block.add_row(Text("  " + _visible(label)), Text(_value(self._row, key, pattern), style="bold"))
+            value = self._safe(_value(self._row, key, pattern))
+            block.add_row(Text("  " + self._safe(label)), Text(value, style="bold"))
         return Group(bar, block)
 
     def _as_line(self) -> str:
         self._shown = True
-        parts = [f"{_visible(label)} {_value(self._row, key, pattern)}" for label, key, pattern in self._line]
+        parts = [f"{label} {_value(self._row, key, pattern)}" for label, key, pattern in self._line]
         return " | ".join((*parts, f"left {_clock(self._row.get('time/eta_s'))}"))
 
     def _write(self, text: str) -> None:
-        self._stream.write(text + "\n")
+        self._stream.write(self._safe(text) + "\n")
         self._stream.flush()
 
+    def _safe(self, text: str) -> str:
+        """Escape control characters (a name could command the terminal) and what the stream cannot encode."""
+        visible = "".join(c if c.isprintable() or c in "\t\n" else repr(c)[1:-1] for c in text)
+        encoding = self._stream.encoding or "utf-8"
+        return visible.encode(encoding, "backslashreplace").decode(encoding)
+
     @contextlib.contextmanager
-    def _quiet_if_gone(self) -> Any:
-        """`shoal train | head` closes our stream; the training goes on, without a display."""
+    def _quiet_if_gone(self) -> Iterator[None]:
+        """`shoal train | head` closes our stream, a lost terminal breaks it: the training goes on unseen."""
         try:
             yield
-        except (BrokenPipeError, ValueError) as error:
+        except (OSError, ValueError) as error:
             if isinstance(error, ValueError) and not self._stream.closed:
                 raise
-            self._stream, self._rich, self._live = open(os.devnull, "w"), None, None  # noqa: SIM115
-
-
-def _visible(text: str) -> str:
-    """Control characters (a name could carry terminal commands) as their escapes; tab and newline stay."""
-    return "".join(c if c.isprintable() or c in "\t\n" else repr(c)[1:-1] for c in text)
+            live, self._live, self._rich = self._live, None, None
+            self._stream = open(os.devnull, "w")  # noqa: SIM115
+            if live is not None:
+                with contextlib.suppress(OSError, ValueError):
+                    live.stop()  # gives stdout and stderr back, if they were taken
 
 
 def _value(row: dict[str, Any], key: str, pattern: str) -> str:
@@ -187,7 +208,7 @@ def _value(row: dict[str, Any], key: str, pattern: str) -> str:
     try:
         return format(value, pattern)
     except (TypeError, ValueError):
-        return _visible(str(value))
+        return str(value)
 
 
 def _clock(seconds: float | None) -> str:

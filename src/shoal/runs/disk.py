@@ -71,10 +71,11 @@ def replace_atomically(path: Path, data: bytes) -> None:
 def open_regular(path: Path) -> Iterator[tuple[IO[bytes], int]]:
     """Open a plain file to read, with its size. Links, devices and pipes (which would block) are refused."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise ValueError(f"{path.name} is not a regular file")
     with os.fdopen(descriptor, "rb") as handle:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise ValueError(f"{path.name} is not a regular file")
         yield handle, status.st_size
 
 

@@ -66,6 +66,8 @@ def read(path: Path) -> dict[str, Any]:
 
 def _from_schema_0(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
     """Schema 0 listed {file: sha256} only: no epoch, no sizes, no digest of its own."""
+    if manifest.keys() != {"schema", "files"}:
+        raise Damaged(f"{MANIFEST} claims schema 0 but has the fields {', '.join(manifest)[:200]}")
     name = FOLDER_NAME.fullmatch(path.name)
     files = {
         file: {"sha256": digest, "bytes": (path / file).lstat().st_size}

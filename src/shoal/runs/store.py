@@ -104,7 +104,7 @@ class Run:
         """An existing run, by its name under `root` or by the path of its folder."""
         text = str(path_or_name)
         paths = [root / text] if _NAME.fullmatch(text) else []
-        for path in (*paths, Path(text)):
+        for path in (*paths, Path(text or os.devnull)):
             # os.path.isfile, unlike Path.is_file, answers False for NUL and for names that are too long.
             if os.path.isfile(path / "config.json"):
                 return cls(path.resolve())

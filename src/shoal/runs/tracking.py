@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
+import secrets
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -83,7 +84,7 @@ class WandbTracker:
 
         path = run.path / "wandb.json"
         if not path.exists():
-            replace_atomically(path, to_json({"id": wandb.util.generate_id()}))
+            replace_atomically(path, to_json({"id": secrets.token_hex(4)}))
         self._session = wandb.init(
             project="shoal",
             name=run.name,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,17 @@ from shoal.vector.seeding import Stream
 
 REPLAY_LIMIT = 100_000  # steps of an unfinished episode that are kept, so that a resume can replay them
 Step = tuple[Any, Array, Array, Array, dict[str, Any]]
+
+
+@dataclass
+class _Moment:
+    """All that is needed to say later where every environment was now."""
+
+    lengths: list[int]  # of each slice's action history
+    started: Array  # int64[N]
+    elapsed: Array  # int64[N]
+    seeding: dict[str, Array]
+    observations: list[Array]
 
 
 class BatchVectorEnv(VectorEnv[Any, Any, Any]):
@@ -53,6 +65,7 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
         self._restart_times: deque[int] = deque()
         self._time = 0
         self._history: list[list[list[Array]]] = [[] for _ in self.slices]  # per slice, per step, per leaf
+        self._mark: _Moment | None = None
         self._started = np.zeros(self.num_envs, np.int64)  # where in its slice's history an episode begins
 
     # -- a backend provides --------------------------------------------------------------------
@@ -90,6 +103,7 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
             if mask.all():
                 self._history[part].clear()
                 self._started[rows] = 0
+                self._mark = None
         return self._observations(slice(0, self.num_envs), None), infos
 
     def step(self, actions: Any, *, out: Any = None) -> Step:
@@ -222,37 +236,63 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
             )  # fmt: skip
 
     def _forget(self, part: int) -> None:
-        """Drop the part of the action history that no unfinished episode needs."""
+        """Drop the part of the action history that neither an unfinished episode nor the mark needs."""
         rows = self.slices[part]
-        history, started = self._history[part], self._started[rows]
-        unneeded = max(int(started.min()), len(history) - REPLAY_LIMIT)
+        history, started, mark = self._history[part], self._started[rows], self._mark
+        oldest = min(int(started.min()), int(mark.started[rows].min()) if mark else len(history))
+        unneeded = max(oldest, len(history) - REPLAY_LIMIT)
         if unneeded > 0:
             del history[:unneeded]
             self._started[rows] = started - unneeded
+            if mark:
+                mark.started[rows] -= unneeded
+                mark.lengths[part] -= unneeded
+
+    def mark(self) -> None:
+        """Remember this moment: `marked_state` gives the state as of now, however far the batch has gone on."""
+        self._mark = self._now()
+
+    def marked_state(self) -> dict[str, Array]:
+        """The state as of the last `mark`."""
+        if self._mark is None:
+            raise RuntimeError("expected a call of mark() before marked_state()")
+        return self._state_at(self._mark)
 
     def get_state(self) -> dict[str, Array]:
         """Where every environment is, as plain arrays: seeds, episode numbers, the actions of the
         unfinished episodes and the observations reached. Nothing of the environment is pickled."""
+        return self._state_at(self._now())
+
+    def _now(self) -> _Moment:
         block = self.block
-        counts = np.zeros(self.num_envs, np.int64)
+        names = ("bases", "indices", "first_seeds", "episodes")
+        return _Moment(
+            lengths=[len(history) for history in self._history],
+            started=self._started.copy(),
+            elapsed=block.elapsed.copy(),
+            seeding={name: getattr(block, name).copy() for name in names},
+            observations=[array.copy() for array in block.observations],
+        )
+
+    def _state_at(self, moment: _Moment) -> dict[str, Array]:
+        block = self.block
+        counts = np.full(self.num_envs, -1, np.int64)
         actions: list[list[Array]] = [[] for _ in block.actions]
         for part, rows in enumerate(self.slices):
-            history = self._history[part]
+            history, length = self._history[part], moment.lengths[part]
             for index in range(rows.start, rows.stop):
-                start = int(self._started[index])
-                if start < 0 or start + int(block.elapsed[index]) != len(history):
-                    counts[index] = -1  # longer than REPLAY_LIMIT, or slices out of step
-                    continue
-                counts[index] = len(history) - start
+                start = int(moment.started[index])
+                if start < 0 or start + int(moment.elapsed[index]) != length:
+                    continue  # -1: longer than REPLAY_LIMIT, or its slice is in the middle of a step
+                counts[index] = length - start
                 for leaf, kept in enumerate(actions):
-                    kept += [row[leaf][index - rows.start] for row in history[start:]]
-        state = {name: getattr(block, name).copy() for name in ("bases", "indices", "first_seeds", "episodes")}
-        state["action_counts"] = counts
+                    kept += [row[leaf][index - rows.start] for row in history[start:length]]
+        state = {**moment.seeding, "action_counts": counts}
         for leaf, kept in enumerate(actions):
             shape, dtype = block.actions[leaf].shape[1:], block.actions[leaf].dtype
             state[f"actions.{leaf}"] = np.array(kept, dtype).reshape(len(kept), *shape)
-        for leaf, array in enumerate(block.observations):
-            state[f"observations.{leaf}"] = array.copy()
+        for leaf, array in enumerate(moment.observations):
+            state[f"observations.{leaf}"] = array
         return state
 
     def set_state(self, state: dict[str, Array]) -> list[int]:

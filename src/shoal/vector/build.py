@@ -7,6 +7,7 @@ folder that cannot be written costs the compilation at every start, nothing else
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import pickle
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from shoal.vector.compiled import CompiledEnv
 
 # No fastmath: bits would differ between machines. error_model="numpy": x / 0 is inf, as on the GPU, and is reported.
-_CPU_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+# _nrt=False: no reference counts (atomic, 100 ns a step) and no arrays made in a step, as on the GPU.
+# forceinline: a call would pass ten arrays; without it a CartPole step takes twice as long.
+_CPU_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False, "forceinline": True}
 _NO_PARAMS = np.dtype([("none", "i8")])
 
 
@@ -168,18 +171,18 @@ def build(
     import numba
 
     plan = layout(env)
-    replace: dict[Any, Any] = {}
+    replace: dict[Any, Any] = {kernels.SLOT: plan.slot, kernels.CONFIG: plan.config.dtype}
     for name in ("reset", "step", "observe"):
         adapter = _ADAPTERS[name, plan.masked and name == "observe", env.params is not None]
         function = types.FunctionType(adapter.__code__, {"user": getattr(env, name)}, name)
         replace[getattr(kernels, f"env_{name}")] = function
     if target == "cuda":
-        return _build_cuda(replace)
+        return _build_cuda(plan, replace)
     linker = Linker(numba.njit(**_CPU_OPTIONS) if target == "cpu" else _as_is, replace)
     step, reset = linker.link(kernels.step_range, _as_is), linker.link(kernels.reset_range, _as_is)
     if target == "python":
         return Kernels(step, reset, linker.fingerprint)
-    depends = (linker.fingerprint, plan.slot, plan.config.dtype, plan.obs_dtype, len(plan.obs_shape), plan.action_dtype,
+    depends = (linker.fingerprint, plan.obs_dtype, len(plan.obs_shape), plan.action_dtype,
                len(plan.action_shape), len(plan.mask_shape), _CPU_OPTIONS, numba.__version__, np.__version__,
                platform.python_version(), numba.config.BOUNDSCHECK, numba.config.OPT)  # fmt: skip
     fingerprint = hashlib.sha256(repr(depends).encode()).hexdigest()
@@ -205,10 +208,11 @@ def _build_cpu(
     cached = file is not None and any(file.parent.glob(f"__pycache__/{file.stem}.*.nbi"))
     if on_compile is not None and not cached:
         on_compile(f"compiling {env.name}: a few seconds, once")
-    slots, (obs, mask), flags = plan.slots(1), plan.observations(1), np.empty(1, np.bool_)
+    slots, config = plan.slots(1).view(np.uint8), plan.config.view(np.uint8)
+    (obs, mask), flags = plan.observations(1), np.empty(1, np.bool_)
     actions, rewards = np.empty((1, *plan.action_shape), plan.action_dtype), np.empty(1, np.float32)
-    step_arguments = (slots, actions, obs, mask, obs, mask, rewards, flags, flags, plan.config, 0, 1)
-    reset_arguments = (slots, flags, obs, mask, plan.config)
+    step_arguments = (slots, actions, obs, mask, obs, mask, rewards, flags, flags, config, 0, 1)
+    reset_arguments = (slots, flags, obs, mask, config)
     try:
         compiled = _njit(step, step_arguments, file), _njit(reset, reset_arguments, file)
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError):  # disk full, folder gone, file damaged
@@ -245,13 +249,25 @@ def _cache_file(name: str, fingerprint: str) -> Path | None:
     return file
 
 
-def _build_cuda(replace: dict[Any, Any]) -> Kernels:
-    """The same functions as CUDA kernels, compiled at their first launch."""
+def _build_cuda(plan: Layout, replace: dict[Any, Any]) -> Kernels:
+    """The same functions as CUDA kernels; without fused multiply-add, whose single rounding would change bits."""
+    import numba
     from numba import cuda
+    from numba.cuda.cudadrv import nvvm
 
-    replace[kernels.cuda_index] = cuda.grid
-    linker = Linker(cuda.jit(device=True), replace)
-    kernel = cuda.jit()
-    return Kernels(
-        linker.link(kernels.cuda_step, kernel), linker.link(kernels.cuda_reset, kernel), linker.fingerprint
-    )
+    started = time.perf_counter()
+    replace[kernels.CUDA_GRID] = cuda.grid
+    # lto=False: with link-time optimisation the machine code is made later, where the option below does not reach.
+    linker, kernel = Linker(cuda.jit(device=True, lto=False), replace), cuda.jit(lto=False)
+    step, reset = linker.link(kernels.cuda_step, kernel), linker.link(kernels.cuda_reset, kernel)
+    slots, (obs, mask), flags = plan.slots(1), plan.observations(1), np.empty(1, np.bool_)
+    actions, rewards = np.empty((1, *plan.action_shape), plan.action_dtype), np.empty(1, np.float32)
+    step_arguments = (slots, actions, obs, mask, obs, mask, rewards, flags, flags, plan.config, flags)
+    compile_ir = nvvm.compile_ir
+    nvvm.compile_ir = functools.partial(compile_ir, fma=0)  # cuda.jit has no option for it
+    try:
+        step.compile(tuple(numba.typeof(argument) for argument in step_arguments))
+        reset.compile(tuple(numba.typeof(argument) for argument in (slots, flags, obs, mask, plan.config)))
+    finally:
+        nvvm.compile_ir = compile_ir
+    return Kernels(step, reset, linker.fingerprint, time.perf_counter() - started)

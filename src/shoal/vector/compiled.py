@@ -23,6 +23,7 @@ from shoal.vector.infos import FinalInfos
 from shoal.vector.seeding import Stream, env_keys
 from shoal.vector.threads import Pool, worthwhile
 
+_INT8, _BOOL, _FLOAT32 = np.dtype(np.int8), np.dtype(np.bool_), np.dtype(np.float32)
 _TRIAL_STEPS = 9  # threads="auto" decides by the median of so many
 
 
@@ -116,11 +117,15 @@ class CompiledVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self._layout = layout(self.env)
         self.kernels: Kernels = build(self.env, on_compile=on_compile)
         self._slots = self._layout.slots(num_envs)  # slot[N]
-        self._config = self._layout.config  # config[1]
+        self._slot_bytes = self._slots.view(np.uint8)  # uint8[N * itemsize], the same memory
+        self._config_bytes = self._layout.config.view(np.uint8)
         self._actions = np.zeros((num_envs, *self._layout.action_shape), self._layout.action_dtype)
+        self._masked = self._layout.masked
+        self._obs_shape, self._obs_dtype = (num_envs, *self._layout.obs_shape), self._layout.obs_dtype
+        self._no_mask = np.empty((num_envs, *self._layout.mask_shape), np.int8)
         self._seeds: list[int] | None = None  # per environment; None before the first reset
         # The last observation of each episode that ended in the last step; other rows are not initialised.
-        self.final_obs: Any = self._join(*self._layout.observations(num_envs))
+        self.final_obs: Any = None
         self._pool: Pool | None = None
         self._trial: list[float] | None = [] if threads == "auto" else None  # seconds of the first steps
         self._set_threads(1 if threads == "auto" else threads)
@@ -146,11 +151,11 @@ class CompiledVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
                 raise ValueError(f"seed: expected an int or a list of {n} ints, one an environment, got {len(seed)}")
             keys = np.array([env_keys(int(one), 1, self.stream)[0] for one in seed], np.uint64)
             self._seed(chosen, [int(one) for one in seed], keys)
-        obs, mask = self._layout.observations(n)
-        status = self._guarded(self.kernels.reset, self._slots, chosen, obs, mask, self._config)
+        obs, mask = self._empty()
+        status = self.kernels.reset(self._slot_bytes, chosen, obs, mask, self._config_bytes)
         if status < 0:
-            raise self._not_finite(status, obs, None)
-        return self._join(obs, mask), {}
+            raise self._not_finite(status, obs)
+        return {"obs": obs, "action_mask": mask} if self._masked else obs, {}
 
     def step(self, actions: Any, out: Any = None) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """One step of every environment: (obs, float32[N], terminated bool[N], truncated bool[N], infos).
@@ -162,29 +167,37 @@ class CompiledVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         """
         if self._seeds is None:
             raise gym.error.ResetNeeded(f"{self.env.name}: call reset() before step()")
-        n, plan = self.num_envs, self._layout
+        n = self.num_envs
         if type(actions) is not np.ndarray:
             actions = np.asarray(actions)
         if actions.shape != self._actions.shape:
             raise ShapeError(f"actions: expected shape {self._actions.shape}, got {actions.shape}")
+        if actions.dtype is not self._actions.dtype and not np.can_cast(
+            actions.dtype, self._actions.dtype, "same_kind"
+        ):
+            raise DtypeError(f"actions: expected {self._actions.dtype}, got {actions.dtype}; cast them")
+        self._actions[...] = actions
+        # Every result is a fresh array: an np.empty costs 0.1 us, and no caller is surprised by the next step.
+        obs, mask = self._empty() if out is None else self._checked(out)
+        final_obs, final_mask = self._empty()
+        rewards = np.empty(n, _FLOAT32)
+        terminated = np.empty(n, _BOOL)
+        truncated = np.empty(n, _BOOL)
+        arguments = (self._slot_bytes, self._actions, obs, mask, final_obs, final_mask, rewards, terminated,
+                     truncated, self._config_bytes)  # fmt: skip
         try:
-            np.copyto(self._actions, actions)
-        except TypeError:
-            raise DtypeError(f"actions: expected {self._actions.dtype}, got {actions.dtype}; cast them") from None
-        obs, mask = plan.observations(n) if out is None else self._split(out)
-        final_obs, final_mask = plan.observations(n)
-        rewards = np.empty(n, np.float32)
-        terminated = np.empty(n, np.bool_)
-        truncated = np.empty(n, np.bool_)
-        ended = self._guarded(
-            self._step_kernel, self._slots, self._actions, obs, mask, final_obs, final_mask,
-            rewards, terminated, truncated, self._config,
-        )  # fmt: skip
+            if self._pool is None and self._trial is None:
+                ended = self.kernels.step(*arguments, 0, n)
+            else:
+                ended = self._step_in_threads(arguments)
+        except Exception as error:
+            raise self._raised(error) from error
         if ended < 0:
-            raise self._wrong_action() if ended == kernels.WRONG_ACTION else self._not_finite(ended, obs, rewards)
-        self.final_obs = self._join(final_obs, final_mask)
-        infos = FinalInfos(self.final_obs, terminated, truncated) if ended else {}
-        return self._join(obs, mask), rewards, terminated, truncated, infos
+            raise self._wrong_action() if ended == kernels.WRONG_ACTION else self._not_finite(ended, obs)
+        if self._masked:
+            obs, final_obs = {"obs": obs, "action_mask": mask}, {"obs": final_obs, "action_mask": final_mask}
+        self.final_obs = final_obs
+        return obs, rewards, terminated, truncated, FinalInfos(final_obs, terminated, truncated) if ended else {}
 
     def close_extras(self, **kwargs: Any) -> None:
         """End the threads."""
@@ -207,7 +220,7 @@ class CompiledVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         if self._seeds is None:
             raise gym.error.ResetNeeded(f"{self.env.name}: call reset() before get_state()")
         return {
-            "slots": self._slots.view(np.uint8).reshape(self.num_envs, -1).copy(),  # uint8[N, itemsize]
+            "slots": self._slot_bytes.reshape(self.num_envs, -1).copy(),  # uint8[N, itemsize]
             "seeds": np.array(self._seeds, np.uint64),  # uint64[N]
         }
 
@@ -229,17 +242,18 @@ class CompiledVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _join(self, obs: np.ndarray, mask: np.ndarray) -> Any:
-        return {"obs": obs, "action_mask": mask} if self._layout.masked else obs
+    def _empty(self) -> tuple[np.ndarray, np.ndarray]:
+        """Observations and masks for all, not initialised: obs_dtype[N, ...], int8[N, ...]."""
+        obs = np.empty(self._obs_shape, self._obs_dtype)
+        return obs, np.empty(self._no_mask.shape, _INT8) if self._masked else self._no_mask
 
-    def _split(self, out: Any) -> tuple[np.ndarray, np.ndarray]:
-        """The caller's arrays, checked: a kernel writes into them blindly."""
-        n, plan = self.num_envs, self._layout
-        if not plan.masked:
-            return _writable("out", out, (n, *plan.obs_shape), plan.obs_dtype), self._no_mask
+    def _checked(self, out: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The caller's arrays: a kernel writes into them blindly, so they must fit."""
+        if not self._masked:
+            return _writable("out", out, self._obs_shape, self._obs_dtype), self._no_mask
         return (
-            _writable('out["obs"]', out["obs"], (n, *plan.obs_shape), plan.obs_dtype),
-            _writable('out["action_mask"]', out["action_mask"], (n, *plan.mask_shape), np.dtype(np.int8)),
+            _writable("out['obs']", out["obs"], self._obs_shape, self._obs_dtype),
+            _writable("out['action_mask']", out["action_mask"], self._no_mask.shape, _INT8),
         )
 
     def _reset_mask(self, options: dict[str, Any] | None) -> np.ndarray:
@@ -268,3 +282,88 @@ class CompiledVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self._pool = Pool(self.num_envs, count) if count > 1 else None
         if self._pool is not None:
             weakref.finalize(self, self._pool.close)
+
+    def _step_in_threads(self, arguments: tuple[Any, ...]) -> int:
+        """The step kernel over the pool; with threads="auto", also the trial that decides on one."""
+        started = time.perf_counter()
+        if self._pool is None:
+            ended: int = self.kernels.step(*arguments, 0, self.num_envs)
+        else:
+            results = self._pool.run(self.kernels.step, arguments)
+            faults = [result for result in results if result < 0]
+            ended = max(faults) if faults else sum(results)  # of several faults, the lowest environment's
+        if self._trial is not None:
+            self._trial.append(time.perf_counter() - started)
+            if len(self._trial) == _TRIAL_STEPS:
+                step_s, self._trial = sorted(self._trial)[_TRIAL_STEPS // 2], None
+                self._set_threads(worthwhile(step_s, self.num_envs))
+        return ended
+
+    def _wrong_action(self) -> ValueError:
+        low, high = (self._layout.config[name][0].reshape(self._layout.action_shape) for name in ("low", "high"))
+        fits = (self._actions >= low) & (self._actions <= high)
+        i = int(np.flatnonzero(~fits.reshape(self.num_envs, -1).all(1))[0])
+        return ValueError(
+            f"action of environment {i}: expected {self.single_action_space}, got {self._actions[i].tolist()}; no "
+            "environment has been stepped"
+        )
+
+    def _not_finite(self, status: int, obs: np.ndarray) -> NotFinite:
+        i = kernels.NOT_FINITE - status
+        what = "reward" if np.isfinite(obs[i]).all() else f"observation {obs[i].tolist()}"
+        return self._fault(NotFinite, i, f"{self.env.name} gave a {what} that is not finite")
+
+    def _raised(self, error: Exception) -> Exception:
+        at = np.flatnonzero(self._slots["stepping"])
+        if not at.size:
+            return error  # not the environment's code
+        return self._fault(EnvRaised, int(at[0]), f"{self.env.name}.step raised {error!r}", kind=type(error).__name__)
+
+    def _fault(self, kind_of_fault: Any, i: int, message: str, **more: Any) -> Any:
+        seed = self._seeds[i] if self._seeds else None
+        slot = self._slots[i]
+        message += f" in episode {int(slot['episode']) - 1}"
+        return kind_of_fault(message, env=i, seed=seed, step=int(slot["clock"]), **more)
+
+
+def _writable(name: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    if type(array) is np.ndarray and array.shape == shape and array.dtype == dtype:
+        flags = array.flags
+        if flags.c_contiguous and flags.writeable:
+            return array
+    got = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
+    raise ShapeError(f"{name}: expected a C-contiguous, writable {dtype}{list(shape)}, got {got}")
+
+
+class CompiledSingleEnv(gym.Env[Any, Any]):
+    """One compiled environment as an ordinary Gymnasium environment; the same episodes as row 0 of the vector one."""
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
+
+    def __init__(self, env: CompiledEnv | type[CompiledEnv]) -> None:
+        self.envs = CompiledVectorEnv(env, num_envs=1)
+        self.observation_space, self.action_space = self.envs.single_observation_space, self.envs.single_action_space
+        self._next: Any = None  # the first observation of the episode that the vector environment has begun already
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode; the seed makes it and those after it reproducible."""
+        if seed is None and self._next is not None:
+            obs, self._next = self._next, None
+            return obs, {}
+        self._next = None
+        obs, _ = self.envs.reset(seed=seed)
+        return _row(obs), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """One step; after the last of an episode, call reset."""
+        if self._next is not None:
+            raise gym.error.ResetNeeded("the episode has ended; call reset() before step()")
+        obs, rewards, terminated, truncated, _ = self.envs.step(np.asarray(action)[None])
+        obs = _row(obs)
+        if terminated[0] or truncated[0]:
+            obs, self._next = _row(self.envs.final_obs), obs
+        return obs, float(rewards[0]), bool(terminated[0]), bool(truncated[0]), {}
+
+
+def _row(obs: Any) -> Any:
+    return {name: array[0] for name, array in obs.items()} if isinstance(obs, dict) else obs[0]

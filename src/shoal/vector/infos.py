@@ -14,6 +14,8 @@ class FinalInfos(dict[str, Any]):
     `CompiledVectorEnv.final_obs` never looks at it. The arrays belong to one step, so reading late is safe.
     """
 
+    __slots__ = ("_pending",)
+
     def __init__(self, final_obs: Any, terminated: np.ndarray, truncated: np.ndarray) -> None:
         self._pending: tuple[Any, np.ndarray, np.ndarray] | None = (final_obs, terminated, truncated)
 

@@ -11,10 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from shoal.vector.link import Placeholder
 from shoal.vector.rng import begin
 
 WRONG_ACTION = -1  # what a kernel returns instead of the number of ended episodes; nothing has been stepped
 NOT_FINITE = -2  # ... and NOT_FINITE - i when environment i gave NaN or infinity
+
+SLOT, CONFIG = Placeholder(), Placeholder()  # the environment's dtypes; see build.Layout
+CUDA_GRID = Placeholder()  # numba.cuda.grid
 
 
 def env_reset(state: Any, rng: Any, params: Any) -> Any:
@@ -39,12 +43,12 @@ def reset_one(slots: Any, i: Any, config: Any) -> None:
     env_reset(slot.state, slot.rng, config.params)
 
 
-def all_finite(values: Any) -> Any:
-    """x - x is 0 for a number, NaN for NaN and infinity; on integers the compiler drops the whole loop."""
-    total = 0.0
+def not_finite(values: Any) -> Any:
+    """How many numbers are NaN or infinite. Counted without early exit, so that it is vectorised; none of integers."""
+    count = 0
     for value in values.flat:
-        total += value - value
-    return total == 0.0
+        count += not (value - value == 0)
+    return count
 
 
 def step_one(
@@ -52,8 +56,9 @@ def step_one(
 ) -> Any:
     """Step environment i and, where its episode ends, begin the next: (reward, terminated, truncated, finite).
 
-    `obs` and `mask` are environment i's rows; the final rows are written only when an episode ends. On a value that
-    is not finite the environment is left as it is, for the error message to look at.
+    `obs` and `mask` are environment i's rows; the final rows are written only when an episode ends. A final
+    observation that is not finite leaves the environment as it is, for the error message to look at; the other
+    observations are checked by the caller, many at a time.
     """
     slot = slots[i]
     slot.stepping = True  # still set when the user's code raises, so the error can name the environment
@@ -61,12 +66,13 @@ def step_one(
     slot.stepping = False
     slot.clock += 1
     truncated = (not terminated) and 0 < config.limit <= slot.clock
-    env_observe(slot.state, obs, mask, config.params)
-    finite = (not config.check_finite) or (reward - reward == 0.0 and all_finite(obs))
-    if finite and (terminated or truncated):
+    finite = True
+    if terminated or truncated:
         env_observe(slot.state, final_obs, final_mask, config.params)
-        reset_one(slots, i, config)
-        env_observe(slots[i].state, obs, mask, config.params)
+        finite = not config.check_finite or not_finite(final_obs) == 0
+        if finite:
+            reset_one(slots, i, config)
+    env_observe(slots[i].state, obs, mask, config.params)
     return reward, terminated, truncated, finite
 
 
@@ -85,7 +91,7 @@ def wrong_actions(actions: Any, config: Any) -> Any:
 
 
 def step_range(
-    slots: Any,
+    slot_bytes: Any,
     actions: Any,
     obs: Any,
     mask: Any,
@@ -94,12 +100,15 @@ def step_range(
     rewards: Any,
     terminated: Any,
     truncated: Any,
-    configs: Any,
+    config_bytes: Any,
     low: Any,
     high: Any,
 ) -> Any:
-    """Step environments low..high-1. Returns how many episodes ended, or WRONG_ACTION, or NOT_FINITE - i."""
-    config = configs[0]
+    """Step environments low..high-1. Returns how many episodes ended, or WRONG_ACTION, or NOT_FINITE - i.
+
+    Records come as uint8 and are viewed in here: Numba takes 0.3 us longer to accept a structured array.
+    """
+    slots, config = slot_bytes.view(SLOT), config_bytes.view(CONFIG)[0]
     # All the actions, not only this range's: every thread sees the same error, and then none steps.
     if wrong_actions(actions, config) > 0:
         return WRONG_ACTION
@@ -112,23 +121,23 @@ def step_range(
             return NOT_FINITE - i
         rewards[i], terminated[i], truncated[i] = reward, is_terminated, is_truncated
         ended += is_terminated or is_truncated
+    if config.check_finite and not_finite(obs[low:high]) + not_finite(rewards[low:high]) > 0:
+        for i in range(low, high):
+            if not_finite(obs[i]) + not_finite(rewards[i : i + 1]) > 0:
+                return NOT_FINITE - i
     return ended
 
 
-def reset_range(slots: Any, chosen: Any, obs: Any, mask: Any, configs: Any) -> Any:
+def reset_range(slot_bytes: Any, chosen: Any, obs: Any, mask: Any, config_bytes: Any) -> Any:
     """Begin a new episode where `chosen` (bool[N]) says so, and observe all. Returns 0 or NOT_FINITE - i."""
-    config = configs[0]
+    slots, config = slot_bytes.view(SLOT), config_bytes.view(CONFIG)[0]
     for i in range(slots.shape[0]):
         if chosen[i]:
             reset_one(slots, i, config)
         env_observe(slots[i].state, obs[i], mask[i], config.params)
-        if config.check_finite and not all_finite(obs[i]):
+        if config.check_finite and not_finite(obs[i]) > 0:
             return NOT_FINITE - i
     return 0
-
-
-def cuda_index(dimension: Any) -> Any:
-    """Placeholder of numba.cuda.grid: the index of the running GPU thread."""
 
 
 def cuda_step(
@@ -145,18 +154,18 @@ def cuda_step(
     finite: Any,
 ) -> None:
     """`step_range` on a GPU, one thread an environment. Actions are not checked; `finite` is bool[N]."""
-    i = cuda_index(1)
+    i = CUDA_GRID(1)  # type: ignore[operator]
     if i < slots.shape[0]:
         reward, is_terminated, is_truncated, is_finite = step_one(
             slots, i, actions[i], obs[i], mask[i], final_obs[i], final_mask[i], configs[0]
         )
         rewards[i], terminated[i], truncated[i] = reward, is_terminated, is_truncated
-        finite[i] = is_finite
+        finite[i] = is_finite and not_finite(obs[i]) + not_finite(rewards[i : i + 1]) == 0
 
 
 def cuda_reset(slots: Any, chosen: Any, obs: Any, mask: Any, configs: Any) -> None:
     """`reset_range` on a GPU, one thread an environment."""
-    i = cuda_index(1)
+    i = CUDA_GRID(1)  # type: ignore[operator]
     if i < slots.shape[0]:
         if chosen[i]:
             reset_one(slots, i, configs[0])

@@ -24,10 +24,14 @@ class LinkError(TypeError):
     """An environment's function uses something that cannot be compiled."""
 
 
+class Placeholder:
+    """A global whose value is known only when a kernel is linked."""
+
+
 class Linker:
     """Rebuilds functions for one target; `jit` turns one plain function into a compiled one.
 
-    `replace` maps placeholder functions to the ones to use in their stead.
+    `replace` maps functions and placeholders to what to use in their stead.
     """
 
     def __init__(self, jit: Callable[[Any], Any], replace: dict[Any, Any] | None = None) -> None:
@@ -45,11 +49,10 @@ class Linker:
         """The compiled version of `function` and of all it calls."""
         function = self._replace.get(function, function)
         function = getattr(function, "py_func", function)  # an @njit function is rebuilt from its source
-        if not isinstance(function, types.FunctionType):
-            return function  # a placeholder replaced by a library's function, such as cuda.grid
         if function in self._linked:
             return self._linked[function]
-        names: dict[str, Any] = {"__name__": function.__module__}
+        # Numba imports a function's module when it reads machine code from disk; the user's may be a script.
+        names: dict[str, Any] = {"__name__": __name__}
         cells = tuple(types.CellType() for _ in function.__closure__ or ())
         rebuilt = types.FunctionType(
             function.__code__, names, function.__name__, function.__defaults__, cells or None
@@ -71,6 +74,8 @@ class Linker:
     def _value(self, function: types.FunctionType, name: str, value: Any) -> Any:
         """What a global or a closed-over variable becomes: functions are linked, constants are hashed."""
         self._add(name)
+        if isinstance(value, Placeholder):
+            value = self._replace[value]
         if isinstance(value, types.FunctionType) or hasattr(value, "py_func"):
             return self.link(value)
         if isinstance(value, types.ModuleType):
@@ -97,6 +102,8 @@ class Linker:
             self._add("tuple", len(value))
             for item in value:
                 self._add_constant(function, name, item)
+        elif isinstance(value, np.dtype):
+            self._add(repr(value))
         elif isinstance(value, bool | int | float | complex | str | bytes | np.generic | None):
             self._add(type(value).__name__, value)
         else:

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-RNG = np.dtype([("key", "u8"), ("counter", "u8")])  # one environment's generator
+RNG = np.dtype([("key", "u8"), ("counter", "u8")], align=True)  # one environment's generator
 
 _ONE = np.uint64(1)
 _11, _27, _30, _31, _32 = np.uint64(11), np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
