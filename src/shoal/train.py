@@ -3,240 +3,220 @@
 from __future__ import annotations
 
 import json
+import resource
 import shlex
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-import numpy as np
 import torch
-from gymnasium.vector import VectorEnv
 from torch import nn
 
 from shoal import signals
+from shoal.budget import Budget
 from shoal.config import TrainConfig, from_dict, to_dict
-from shoal.learn.agent import Agent, check_device
-from shoal.learn.gae import gae, next_values
-from shoal.learn.normalise import RewardScale
-from shoal.learn.ppo import PPO, Batch, Diverged, load_weights, weights_of
-from shoal.learn.rollout import Collector, EpisodeTracker, Interrupted, Rollout
-from shoal.runs import checkpoint
-from shoal.runs.console import Console
+from shoal.journal import Journal
+from shoal.learn.learner import Learner
+from shoal.learn.rollout import Interrupted
+from shoal.learn.sizing import check_memory, choose_num_envs, choose_threads
 from shoal.runs.store import Run
-from shoal.runs.tracking import make_trackers
 from shoal.tasks.presets import preset
-from shoal.vector.layout import Array
+from shoal.vector.choose import step_cost_s
 from shoal.vector.make import make_vec
-from shoal.vector.seeding import Stream, sequence
-from shoal.vector.stepping import Stepper
 
 
 @dataclass(frozen=True)
 class Result:
     """How a run ended."""
 
-    run: Path
-    status: str  # finished, interrupted
+    run: str
+    status: str  # finished or interrupted
     reason: str
     epochs: int
     steps: int
     episodes: int
     mean_return: float | None  # of the last 100 training episodes
-    cpu_s: float  # of this process, its children included
+    restarts: int  # environments rebuilt after a fault
+    cpu_s: float  # of this process and its workers, training only
     wall_s: float
     signal: int | None = None
 
-
-class Trainer:
-    """Everything that lives as long as a run."""
-
-    def __init__(self, config: TrainConfig, run: Run, env: VectorEnv[Any, Any, Any], network: nn.Module | None = None) -> None:
-        check_device(config.ppo.device)
-        self.config, self.run, self.env = config, run, env
-        seed, ppo = config.run.seed, config.ppo
-        self.agent = Agent(
-            env.single_observation_space,
-            env.single_action_space,
-            ppo,
-            init_seed=_word(seed, Stream.INIT),
-            network=network,
-        )
-        self.ppo = PPO(self.agent.network, self.agent.kind, ppo)
-        self.noise = torch.Generator().manual_seed(_word(seed, Stream.ACT))
-        self.shuffle = torch.Generator().manual_seed(_word(seed, Stream.SHUFFLE))
-        self.stepper = Stepper(env)
-        self.collector = Collector(
-            self.stepper,
-            self.agent.features,
-            self.agent.kind,
-            self.agent.act,
-            steps=ppo.rollout_steps,
-            segments=ppo.update_interval,
-            noise=self.noise,
-            device=ppo.device,
-            interrupted=lambda: signals.received() is not None,
-        )
-        self.tracker = EpisodeTracker(env.num_envs)
-        self.reward_scale = RewardScale(env.num_envs, ppo.gamma) if ppo.normalise_rewards else None
-        self.epoch = self.steps = 0
-        self.elapsed_s = 0.0
-
-    # -- one epoch -----------------------------------------------------------------------------
-
-    def collect(self, segment: int) -> Rollout:
-        """One rollout of all environments."""
-        return self.collector.collect(segment)
-
-    @torch.inference_mode()
-    def estimate(self, rollout: Rollout) -> Batch:
-        """Values, advantages and log-probabilities of a rollout, in batched calls; only valid rows remain."""
-        agent, steps, num_envs = self.agent, rollout.steps, rollout.num_envs
-        flat = [tensor.flatten(0, 1) for tensor in rollout.tensors]  # per leaf [(T + 1) N, *shape]
-        features = agent.encode(flat)
-        values = agent.values(features).reshape(steps + 1, num_envs)
-        rewards = rollout.rewards
-        if self.reward_scale is not None:
-            rewards = self.reward_scale.scale(rewards, rollout.ended, rollout.valid)
-        after = next_values(values, rollout.terminated, rollout.truncated, self._final_values(rollout))
-        advantages, targets = gae(
-            rewards, values[:-1], after, rollout.ended, self.config.ppo.gamma, self.config.ppo.gae_lambda
-        )
-        device, rows = agent.device, torch.from_numpy(np.flatnonzero(rollout.valid.ravel()))
-        masks = agent.features.masks(flat)
-        actions = rollout.actions.flatten(0, 1)[rows].to(device)
-        params = rollout.params.flatten(0, 1)[rows].to(device)
-
-        def pick(array: Array) -> torch.Tensor:
-            return torch.from_numpy(array.ravel())[rows].to(device)
-
-        return Batch(
-            features=features[rows.to(features.device)],
-            masks=None if masks is None else masks[rows].to(device),
-            actions=actions,
-            log_probs=agent.kind.log_prob(params, actions),
-            advantages=pick(advantages),
-            targets=pick(targets),
-            values=pick(values[:-1]),
-        )
-
-    def update(self, rollout: Rollout, progress: float) -> dict[str, float]:
-        """Learn from a rollout; afterwards the observation statistics take it in."""
-        batch = self.estimate(rollout)
-        if len(batch) == 0:
-            return {"guard/empty_batches": 1}
-        metrics = self.ppo.update(batch, progress, self.shuffle)
-        if self.agent.moments is not None:
-            leaves = [tensor[:-1].flatten(0, 1) for tensor in rollout.tensors]
-            self.agent.learn_scale(self.agent.features.encode(leaves).numpy()[rollout.valid.ravel()])
-        return metrics
-
-    def _final_values(self, rollout: Rollout) -> Array:
-        """Values of the true final observations of truncated episodes [T, N], in one batched call."""
-        final_values = np.zeros((rollout.steps, rollout.num_envs), np.float32)
-        if rollout.finals:
-            times = np.concatenate([np.full(len(envs), t) for t, envs, _ in rollout.finals])
-            envs = np.concatenate([envs for _, envs, _ in rollout.finals])
-            leaves = zip(*(leaves for _, _, leaves in rollout.finals), strict=True)
-            tensors = [torch.from_numpy(np.concatenate(parts)) for parts in leaves]
-            final_values[times, envs] = self.agent.values(self.agent.encode(tensors))
-        return final_values
-
-    # -- state ---------------------------------------------------------------------------------
-
-    def start(self) -> None:
-        """First observations of a new run."""
-        self.stepper.reset(self.config.run.seed, self.collector.current())
-        self.mark()
-
-    def mark(self) -> None:
-        """Remember where this epoch begins: a checkpoint is always of a beginning, even one written in the middle."""
-        self.marked = {"noise": self.noise.get_state().numpy().copy(), **_prefixed("tracker", self.tracker.state())}
-        self.marked_clock = {"epoch": self.epoch, "steps": self.steps}
-        if hasattr(self.env, "mark"):
-            self.env.mark()
-        elif hasattr(self.env, "get_state"):
-            self.marked |= _prefixed("env", self.env.get_state())
-
-    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """All that decides how the run goes on, as of the last mark: arrays, and the rest as plain data."""
-        tensors = {
-            **self.marked,
-            **_prefixed("network", weights_of(self.agent.network)),
-            **_prefixed("optimiser", self.ppo.state()),
-            **_prefixed("moments", self.agent.moments_state()),
-            **{f"observations.{i}": array.copy() for i, array in enumerate(self.collector.current())},
-            "shuffle": self.shuffle.get_state().numpy(),
-        }
-        if self.reward_scale is not None:
-            tensors |= _prefixed("rewards", self.reward_scale.state())
-        if hasattr(self.env, "marked_state"):
-            tensors |= _prefixed("env", self.env.marked_state())
-        meta = {
-            **self.marked_clock,
-            "num_envs": self.env.num_envs,
-            "skipped_in_a_row": self.ppo.skipped_in_a_row,
-            "spaces": self._spaces(),
-            "elapsed_s": self.elapsed_s,
-        }
-        return tensors, meta
-
-    def _spaces(self) -> list[str]:
-        return [str(self.env.single_observation_space), str(self.env.single_action_space)]
-
-    def set_state(self, tensors: dict[str, Array], meta: dict[str, Any], *, reshard: bool = False) -> list[str]:
-        """Go on from a checkpoint. Returns the reasons why the continuation is not exact, if there are any."""
-
-        part = _parts(tensors)
-        if meta["spaces"] != self._spaces():
-            raise ValueError(
-                f"the checkpoint is of an environment with observations {meta['spaces'][0]} and actions {meta['spaces'][1]}; "
-                f"this one has {' and '.join(self._spaces())}. Resume with the environment of the run"
-            )
-        load_weights(self.agent.network, part("network"))
-        self.ppo.set_state(part("optimiser"))
-        self.ppo.skipped_in_a_row = int(meta["skipped_in_a_row"])
-        self.agent.set_moments_state(part("moments"))
-        self.shuffle.set_state(torch.from_numpy(tensors["shuffle"].copy()))
-        self.noise.set_state(torch.from_numpy(tensors["noise"].copy()))
-        self.epoch, self.steps, self.elapsed_s = int(meta["epoch"]), int(meta["steps"]), float(meta["elapsed_s"])
-        same_size = meta["num_envs"] == self.env.num_envs
-        if not same_size and not reshard:
-            raise ValueError(
-                f"the checkpoint is of {meta['num_envs']} environments, this run has {self.env.num_envs}. Add --reshard to "
-                "go on with fresh episodes (the run is then labelled inexact)"
-            )
-        if self.reward_scale is not None:
-            self.reward_scale.set_state(part("rewards"), same_size)
-        if not same_size:
-            self.start()
-            return [f"resharded from {meta['num_envs']} to {self.env.num_envs} environments"]
-        self.tracker.set_state(part("tracker"))
-        if not hasattr(self.env, "set_state"):
-            self.start()
-            return [f"{type(self.env).__name__} cannot give its state: every environment began a new episode"]
-        differing = self.env.set_state(part("env")) or []
-        self.collector.first([tensors[f"observations.{i}"] for i in range(len(self.collector.current()))])
-        self.mark()
-        if not differing:
-            return []
-        self.collector.first(self.env.block.observations)
-        some = ", ".join(map(str, differing[:10]))
-        return [f"environments that did not come back to the observation saved (not deterministic?): {some}"]
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
 
 
-def _prefixed(prefix: str, tensors: dict[str, Array]) -> dict[str, Array]:
-    return {f"{prefix}.{name}": value for name, value in tensors.items()}
+def config_for(task: str, **options: Any) -> TrainConfig:
+    """The settings of `shoal train TASK`: the task's preset, then the options given by flat name."""
+    budgets = ("steps", "epochs", "episodes")
+    base = preset(task)
+    if any(options.get(name) is not None for name in budgets):
+        base = {name: value for name, value in base.items() if name not in budgets}
+    return TrainConfig(task=task).replace(**{**base, **options})
 
 
-def _parts(tensors: dict[str, Array]) -> Callable[[str], dict[str, Array]]:
-    def part(prefix: str) -> dict[str, Array]:
-        return {key[len(prefix) + 1 :]: value for key, value in tensors.items() if key.startswith(prefix + ".")}
+def train(
+    task: str = "CartPole-v1",
+    *,
+    config: TrainConfig | None = None,
+    env: Any = None,
+    network: nn.Module | None = None,
+    resume: str | Path | None = None,
+    reshard: bool = False,
+    stream: TextIO | None = None,
+    command: str | None = None,
+    **options: Any,
+) -> Result:
+    """Train PPO and keep everything in a run folder.
 
-    return part
+    `options` are the flags of `shoal train` by name (`num_envs=64, seed=1, ...`). `env` may stand in for the task's id: a
+    function that makes one environment, a CompiledEnv or a VectorEnv. `network` is a module with `policy` and `value` (see
+    `shoal.learn.network.Network`). With `resume` a run goes on to the same bits; only its budget may be changed then.
+    """
+    said: list[str] = []
+    if resume is not None:
+        run = Run.open(resume, Path(options.pop("runs_dir", "runs")))
+        run.lock()
+        config = from_dict(run.config).replace(**options)
+    else:
+        config = _settle(config or config_for(task, **options), env, said.append)
+        command = command or "python: shoal.train, " + shlex.join(sys.argv)
+        run = Run.create(Path(config.run.runs_dir), config.run.name, to_dict(config), command, config.task)
+    with run:
+        try:
+            return _run(config, run, env, network, resume is not None, reshard, said, stream or sys.stderr)
+        except BaseException as error:
+            run.set_status("failed", f"{type(error).__name__}: {error}"[:2000])
+            raise
 
 
-def _word(seed: int, stream: Stream) -> int:
-    return int(sequence(seed, stream).generate_state(1, np.uint64)[0] >> 1)
+def _run(
+    config: TrainConfig,
+    run: Run,
+    env: Any,
+    network: nn.Module | None,
+    resuming: bool,
+    reshard: bool,
+    said: list[str],
+    stream: TextIO,
+) -> Result:
+    torch.set_num_threads(choose_threads(config.ppo))
+    budget = Budget.of(config)
+    journal = Journal(run, config, budget, stream)
+    envs = make_envs(config, env, said.append)
+    clock = _Clock()
+    status, reason = "finished", ""
+    try:
+        said.append(check_memory(config, envs.num_envs, envs.single_observation_space, envs.single_action_space))
+        journal.console.header([f"run {run.path}", f"task {config.task}, {envs.num_envs} environments", *budget.header(), *said])
+        with signals.catching(leave=getattr(envs, "kill", lambda: None)):
+            learner = Learner(config, envs, network=network, interrupted=lambda: signals.received() is not None)
+            if resuming:
+                journal.restore(learner, reshard=reshard)
+            else:
+                learner.start()
+            journal.open(learner)
+            try:
+                journal.save_if_due(learner)
+                while not (reason := budget.reached(learner)):
+                    rollout = learner.collect()
+                    batch = learner.estimate(rollout)
+                    metrics = learner.update(batch, budget.progress(learner))
+                    journal.record(learner, metrics)
+                    journal.save_if_due(learner)
+                    stop_if_asked()
+            except Interrupted:
+                status, reason = "interrupted", f"signal {signals.received()}"
+            journal.save(learner, last=True)
+            run.set_status(status, reason)
+    finally:
+        journal.close()
+        envs.close()
+    returns = learner.tracker.recent_returns
+    return Result(
+        run=str(run.path),
+        status=status,
+        reason=reason,
+        epochs=learner.epoch,
+        steps=learner.steps,
+        episodes=learner.tracker.completed,
+        mean_return=sum(returns) / len(returns) if returns else None,
+        restarts=len(getattr(envs, "faults", [])),
+        cpu_s=clock.cpu_s(),
+        wall_s=clock.wall_s(),
+        signal=signals.received() if status == "interrupted" else None,
+    )
+
+
+def stop_if_asked() -> None:
+    """A signal that came during the update: the epoch is whole, so stop here."""
+    if signals.received() is not None:
+        raise Interrupted
+
+
+def make_envs(config: TrainConfig, env: Any, say: Callable[[str], None]) -> Any:
+    """The run's environments."""
+    vector = config.vector
+    assert vector.num_envs != "auto"  # settled before
+    return make_vec(
+        env if env is not None else config.task,
+        vector.num_envs,
+        backend=vector.backend,
+        workers=vector.workers,
+        env_threads=vector.env_threads,
+        slices=vector.slices,
+        start_method=vector.start_method,
+        step_timeout_s=vector.step_timeout,
+        on_fault=vector.on_fault,
+        max_restarts=vector.max_restarts,
+        restart_window=vector.restart_window,
+        env_kwargs=parse_env_kwargs(config.env_kwargs),
+        say=say,
+    )
+
+
+def parse_env_kwargs(text: str) -> dict[str, Any]:
+    """`--env-kwargs` as a dict."""
+    try:
+        kwargs = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"expected --env-kwargs as a JSON object like '{{\"g\": 9.81}}', got {text!r}: {error}") from None
+    if not isinstance(kwargs, dict):
+        raise ValueError(f"expected --env-kwargs as a JSON object, got {text!r}")
+    return kwargs
+
+
+def _settle(config: TrainConfig, env: Any, say: Callable[[str], None]) -> TrainConfig:
+    """`--num-envs auto` becomes a number before anything is written down."""
+    if hasattr(env, "num_envs"):
+        return config.replace(num_envs=env.num_envs)
+    if config.vector.num_envs != "auto":
+        return config
+    one = config.replace(num_envs=1)
+    probe = make_envs(one.replace(backend="auto"), env, lambda text: None)
+    try:
+        cost_s = step_cost_s(probe)
+        number = choose_num_envs(config, cost_s, probe.single_observation_space, probe.single_action_space, say)
+    finally:
+        probe.close()
+    return config.replace(num_envs=number)
+
+
+class _Clock:
+    """Wall and CPU seconds since it was made, workers included once they have ended."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), self._now()
+
+    @staticmethod
+    def _now() -> float:
+        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        return sum(usage.ru_utime + usage.ru_stime for usage in used)
+
+    def cpu_s(self) -> float:
+        return self._now() - self._cpu
+
+    def wall_s(self) -> float:
+        return time.perf_counter() - self._wall

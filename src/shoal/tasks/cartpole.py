@@ -1,7 +1,8 @@
 """CartPole as a compiled environment: `shoal/CartPole-v1`.
 
-The dynamics of Gymnasium's CartPole-v1 (Barto, Sutton & Anderson 1983; Euler steps), equal to it step for step from
-equal states up to the last bits of sin and cos. Its random numbers are shoal's, so seeds mean other episodes.
+The dynamics of Gymnasium's CartPole-v1 (Barto, Sutton & Anderson 1983; Euler steps), equal to it step for
+step from equal states up to the last bits of sin and cos. Its random numbers are shoal's, so seeds mean
+other episodes.
 """
 
 from __future__ import annotations

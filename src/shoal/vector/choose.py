@@ -9,7 +9,6 @@ from typing import Any
 
 from gymnasium.vector import VectorEnv
 
-from shoal.vector.chunk import EnvFactory, strip
 from shoal.vector.process import usable_cores
 
 _PROBE_S = 0.05  # time given to stepping one environment
@@ -18,29 +17,22 @@ _HAND_OFF_S = 60e-6  # waking workers and waiting for them: below this no split 
 _CLEAR_S = 5e-3  # a batch step this long is worth splitting whatever the hand-off costs
 
 
-def step_cost_s(factory: EnvFactory) -> float:
-    """Median seconds of one step of one environment, with random actions and its resets."""
-    env = factory()
-    try:
-        env.action_space.seed(0)
-        env.reset(seed=0)
-        stepper, _ = strip(env)
-        times: list[float] = []
-        deadline = time.perf_counter() + _PROBE_S
-        while len(times) < 5 or (time.perf_counter() < deadline and len(times) < 2000):
-            action = env.action_space.sample()
-            start = time.perf_counter()
-            _, _, terminated, truncated, _ = stepper.step(action)
-            times.append(time.perf_counter() - start)
-            if terminated or truncated:
-                env.reset()
-        return median(times)
-    finally:
-        env.close()
+def step_cost_s(env: VectorEnv[Any, Any, Any]) -> float:
+    """Median seconds of a step of a batch of one, with random actions, its share of resets included."""
+    env.action_space.seed(0)
+    env.reset(seed=0)
+    times: list[float] = []
+    deadline = time.perf_counter() + _PROBE_S
+    while len(times) < 5 or (time.perf_counter() < deadline and len(times) < 2000):
+        action = env.action_space.sample()
+        start = time.perf_counter()
+        env.step(action)
+        times.append(time.perf_counter() - start)
+    return median(times)
 
 
 def choose(
-    factory: EnvFactory,
+    one: Callable[[], VectorEnv[Any, Any, Any]],
     num_envs: int,
     serial: Callable[[], VectorEnv[Any, Any, Any]],
     process: Callable[[], VectorEnv[Any, Any, Any]],
@@ -53,7 +45,11 @@ def choose(
     if count == 1:
         say("backend serial: there is one " + ("environment" if num_envs == 1 else "core"))
         return serial()
-    cost_s = step_cost_s(factory)
+    probe = one()
+    try:
+        cost_s = step_cost_s(probe)
+    finally:
+        probe.close()
     batch_s = num_envs * cost_s
     about = f"a step takes {cost_s * 1e6:,.0f} us, a batch of {num_envs} {batch_s * 1e3:,.2f} ms"
     if batch_s < 2 * _HAND_OFF_S:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import gymnasium as gym
 import numpy as np
@@ -17,65 +17,17 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from shoal.vector import kernels
-from shoal.vector.build import Kernels, build, layout
+from shoal.vector.build import Kernels, build
+from shoal.vector.environment import CompiledEnv, layout
 from shoal.vector.errors import DtypeError, EnvRaised, NotFinite, ShapeError
 from shoal.vector.infos import FinalInfos
 from shoal.vector.seeding import Stream, env_keys
 from shoal.vector.threads import Pool, worthwhile
 
+__all__ = ["CompiledEnv", "CompiledVectorEnv"]
+
 _INT8, _BOOL, _FLOAT32 = np.dtype(np.int8), np.dtype(np.bool_), np.dtype(np.float32)
 _TRIAL_STEPS = 9  # threads="auto" decides by the median of so many
-
-
-class CompiledEnv:
-    """One environment, written as scalar functions. Subclass it, declare the data, write the three functions.
-
-    - `state`: the state of ONE environment, a NumPy structured dtype; arrays and records may nest in it.
-    - `observation_space`: a Box, or Dict({"obs": Box, "action_mask": int8 Box or MultiBinary}).
-    - `action_space`: Discrete (the action is an int), MultiDiscrete or Box (a one-dimensional array).
-    - `max_episode_steps`: truncate an episode here; None or 0 for never. An instance may set its own.
-    - `reset(state, rng)`: begin an episode. The state arrives zeroed.
-    - `step(state, rng, action)`: change the state in place, return (reward, terminated).
-    - `observe(state, out)`: write every number of one observation; with a mask, `observe(state, out, mask)`.
-
-    The functions may call plain functions and read constants (numbers, tuples, NumPy arrays, IntEnums) of any module
-    by name; nothing is decorated. Randomness comes from `shoal.vector.rng` (`uniform(rng)`, `below(rng, n)`,
-    `chance(rng, p)`); sin and cos from `shoal.vector.portable` where CPU and GPU must agree to the bit.
-
-    Options: declare `params`, a structured dtype, and every function gets a record of it as its last argument. The
-    values are given to `__init__` and read at run time, so another value compiles nothing:
-
-        class Slippery(CompiledEnv):
-            params = np.dtype([("slip", "f8")])
-            def __init__(self, slip: float = 0.1) -> None:
-                super().__init__(slip=slip)
-            @staticmethod
-            def step(state, rng, action, params):
-                if chance(rng, params.slip): ...
-    """
-
-    state: ClassVar[np.dtype[Any]]
-    params: ClassVar[np.dtype[Any] | None] = None
-    observation_space: gym.Space[Any]
-    action_space: gym.Space[Any]
-    max_episode_steps: int | None = None
-    check_finite: bool = True  # NaN or infinity in a reward or observation raises NotFinite
-
-    # Any, so that a subclass may declare its own arguments (see `params`).
-    reset: ClassVar[Callable[..., Any]]
-    step: ClassVar[Callable[..., Any]]
-    observe: ClassVar[Callable[..., Any]]
-
-    def __init__(self, **params: Any) -> None:
-        names = set(self.params.names or ()) if self.params is not None else set()
-        if set(params) != names:
-            raise TypeError(f"{self.name} takes the params {sorted(names)}, got {sorted(params)}")
-        self.param_values = params
-
-    @property
-    def name(self) -> str:
-        """The class's name, for messages and file names."""
-        return type(self).__name__
 
 
 class CompiledVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
@@ -88,9 +40,9 @@ class CompiledVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
     >>> obs.shape, obs.dtype.name, rewards.tolist()
     ((4, 4), 'float32', [1.0, 1.0, 1.0, 1.0])
 
-    The same seed gives the same bits for any `num_envs` and any number of threads. `threads="auto"` measures the
-    first steps and uses threads only where they pay. `kernels.cached` and `kernels.compile_s` say what compilation
-    cost; `on_compile` is called with a sentence before one that takes seconds.
+    The same seed gives the same bits for any `num_envs` and any number of threads. `threads="auto"`
+    measures the first steps and uses threads only where they pay. `kernels.cached` and `kernels.compile_s`
+    say what compilation cost; `on_compile` is called with a sentence before one that takes seconds.
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012
@@ -111,7 +63,10 @@ class CompiledVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self.num_envs = num_envs
         self.stream = stream
         self.metadata = dict(type(self).metadata)
-        self.single_observation_space, self.single_action_space = self.env.observation_space, self.env.action_space
+        self.single_observation_space, self.single_action_space = (
+            self.env.observation_space,
+            self.env.action_space,
+        )
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._layout = layout(self.env)
@@ -137,8 +92,9 @@ class CompiledVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
     ) -> tuple[Any, dict[str, Any]]:
         """Begin an episode everywhere, or where options["reset_mask"] (bool[N]) is True.
 
-        An int seeds all environments, by streams that do not depend on N; a list seeds one each, as if it were
-        environment 0 of a run with that seed. None goes on with the next episodes of the seeds given before.
+        An int seeds all environments, by streams that do not depend on N; a list seeds one each, as if it
+        were environment 0 of a run with that seed. None goes on with the next episodes of the seeds given
+        before.
         """
         n = self.num_envs
         chosen = self._reset_mask(options)
@@ -148,7 +104,9 @@ class CompiledVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             self._seed(chosen, [int(seed)] * n, env_keys(int(seed), n, self.stream))
         elif seed is not None:
             if len(seed) != n:
-                raise ValueError(f"seed: expected an int or a list of {n} ints, one an environment, got {len(seed)}")
+                raise ValueError(
+                    f"seed: expected an int or a list of {n} ints, one an environment, got {len(seed)}"
+                )
             keys = np.array([env_keys(int(one), 1, self.stream)[0] for one in seed], np.uint64)
             self._seed(chosen, [int(one) for one in seed], keys)
         obs, mask = self._empty()
@@ -157,13 +115,15 @@ class CompiledVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             raise self._not_finite(status, obs)
         return {"obs": obs, "action_mask": mask} if self._masked else obs, {}
 
-    def step(self, actions: Any, out: Any = None) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+    def step(
+        self, actions: Any, out: Any = None
+    ) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """One step of every environment: (obs, float32[N], terminated bool[N], truncated bool[N], infos).
 
-        `out`: where to write the observations, an array (a dict of arrays for a Dict space) such as a row of the
-        caller's rollout buffer; it is what comes back as obs. Without it they are fresh arrays. Where an episode
-        ended, obs is the first of the next, and the true last one is in infos["final_obs"] (Gymnasium's form) and,
-        without any copying, in row i of `self.final_obs`.
+        `out`: where to write the observations, an array (a dict of arrays for a Dict space) such as a row
+        of the caller's rollout buffer; it is what comes back as obs. Without it they are fresh arrays.
+        Where an episode ended, obs is the first of the next, and the true last one is in infos["final_obs"]
+        (Gymnasium's form) and, without any copying, in row i of `self.final_obs`.
         """
         if self._seeds is None:
             raise gym.error.ResetNeeded(f"{self.env.name}: call reset() before step()")
@@ -177,7 +137,8 @@ class CompiledVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         ):
             raise DtypeError(f"actions: expected {self._actions.dtype}, got {actions.dtype}; cast them")
         self._actions[...] = actions
-        # Every result is a fresh array: an np.empty costs 0.1 us, and no caller is surprised by the next step.
+        # Every result is a fresh array: an np.empty costs 0.1 us, and no caller is surprised by the next
+        # step.
         obs, mask = self._empty() if out is None else self._checked(out)
         final_obs, final_mask = self._empty()
         rewards = np.empty(n, _FLOAT32)
@@ -194,10 +155,10 @@ class CompiledVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             raise self._raised(error) from error
         if ended < 0:
             raise self._wrong_action() if ended == kernels.WRONG_ACTION else self._not_finite(ended, obs)
-        if self._masked:
-            obs, final_obs = {"obs": obs, "action_mask": mask}, {"obs": final_obs, "action_mask": final_mask}
-        self.final_obs = final_obs
-        return obs, rewards, terminated, truncated, FinalInfos(final_obs, terminated, truncated) if ended else {}
+        self.final_obs = {"obs": final_obs, "action_mask": final_mask} if self._masked else final_obs
+        infos = FinalInfos(self.final_obs, terminated, truncated) if ended else {}
+        result = {"obs": obs, "action_mask": mask} if self._masked else obs
+        return result, rewards, terminated, truncated, infos
 
     def close_extras(self, **kwargs: Any) -> None:
         """End the threads."""
@@ -216,7 +177,7 @@ class CompiledVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         return self._slots["clock"]
 
     def get_state(self) -> dict[str, np.ndarray]:
-        """All that the next steps depend on, as plain arrays; `set_state` goes on from it to the same bits."""
+        """All that the next steps depend on, as plain arrays, for `set_state` to go on to the same bits."""
         if self._seeds is None:
             raise gym.error.ResetNeeded(f"{self.env.name}: call reset() before get_state()")
         return {
@@ -234,8 +195,8 @@ class CompiledVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             array = state[name]
             if array.shape != shape or array.dtype != dtypes[name]:
                 raise ShapeError(
-                    f"state[{name!r}] of {self.env.name}: expected {np.dtype(dtypes[name])}{list(shape)}, got "
-                    f"{array.dtype}{list(array.shape)}; it was saved with another environment or num_envs"
+                    f"state[{name!r}] of {self.env.name}: expected {np.dtype(dtypes[name])}{list(shape)}, "
+                    f"got {array.dtype}{list(array.shape)}; it was saved with another environment or num_envs"
                 )
         self._slots[:] = np.ascontiguousarray(state["slots"]).view(self._slots.dtype)[:, 0]
         self._seeds = state["seeds"].tolist()
@@ -300,30 +261,37 @@ class CompiledVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         return ended
 
     def _wrong_action(self) -> ValueError:
-        low, high = (self._layout.config[name][0].reshape(self._layout.action_shape) for name in ("low", "high"))
+        low, high = (
+            self._layout.config[name][0].reshape(self._layout.action_shape) for name in ("low", "high")
+        )
         fits = (self._actions >= low) & (self._actions <= high)
         i = int(np.flatnonzero(~fits.reshape(self.num_envs, -1).all(1))[0])
         return ValueError(
-            f"action of environment {i}: expected {self.single_action_space}, got {self._actions[i].tolist()}; no "
-            "environment has been stepped"
+            f"action of environment {i}: expected {self.single_action_space}, got {self._actions[i].tolist()}; "
+            "no environment has been stepped"
         )
 
     def _not_finite(self, status: int, obs: np.ndarray) -> NotFinite:
         i = kernels.NOT_FINITE - status
         what = "reward" if np.isfinite(obs[i]).all() else f"observation {obs[i].tolist()}"
-        return self._fault(NotFinite, i, f"{self.env.name} gave a {what} that is not finite")
+        return NotFinite(f"{self.env.name} gave a {what} that is not finite{self._when(i)}", **self._where(i))
 
     def _raised(self, error: Exception) -> Exception:
         at = np.flatnonzero(self._slots["stepping"])
         if not at.size:
             return error  # not the environment's code
-        return self._fault(EnvRaised, int(at[0]), f"{self.env.name}.step raised {error!r}", kind=type(error).__name__)
+        i, kind = int(at[0]), type(error).__name__
+        return EnvRaised(f"{self.env.name}.step raised {error!r}{self._when(i)}", kind=kind, **self._where(i))
 
-    def _fault(self, kind_of_fault: Any, i: int, message: str, **more: Any) -> Any:
-        seed = self._seeds[i] if self._seeds else None
-        slot = self._slots[i]
-        message += f" in episode {int(slot['episode']) - 1}"
-        return kind_of_fault(message, env=i, seed=seed, step=int(slot["clock"]), **more)
+    def _when(self, i: int) -> str:
+        return f" in episode {int(self._slots['episode'][i]) - 1}"
+
+    def _where(self, i: int) -> dict[str, Any]:
+        return {
+            "env": i,
+            "seed": self._seeds[i] if self._seeds else None,
+            "step": int(self._slots["clock"][i]),
+        }
 
 
 def _writable(name: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
@@ -333,37 +301,3 @@ def _writable(name: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any
             return array
     got = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
     raise ShapeError(f"{name}: expected a C-contiguous, writable {dtype}{list(shape)}, got {got}")
-
-
-class CompiledSingleEnv(gym.Env[Any, Any]):
-    """One compiled environment as an ordinary Gymnasium environment; the same episodes as row 0 of the vector one."""
-
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
-
-    def __init__(self, env: CompiledEnv | type[CompiledEnv]) -> None:
-        self.envs = CompiledVectorEnv(env, num_envs=1)
-        self.observation_space, self.action_space = self.envs.single_observation_space, self.envs.single_action_space
-        self._next: Any = None  # the first observation of the episode that the vector environment has begun already
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode; the seed makes it and those after it reproducible."""
-        if seed is None and self._next is not None:
-            obs, self._next = self._next, None
-            return obs, {}
-        self._next = None
-        obs, _ = self.envs.reset(seed=seed)
-        return _row(obs), {}
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """One step; after the last of an episode, call reset."""
-        if self._next is not None:
-            raise gym.error.ResetNeeded("the episode has ended; call reset() before step()")
-        obs, rewards, terminated, truncated, _ = self.envs.step(np.asarray(action)[None])
-        obs = _row(obs)
-        if terminated[0] or truncated[0]:
-            obs, self._next = _row(self.envs.final_obs), obs
-        return obs, float(rewards[0]), bool(terminated[0]), bool(truncated[0]), {}
-
-
-def _row(obs: Any) -> Any:
-    return {name: array[0] for name, array in obs.items()} if isinstance(obs, dict) else obs[0]

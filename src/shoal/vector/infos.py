@@ -55,7 +55,7 @@ def _filled(name: str) -> Any:
 
 
 for _name in (
-    "__contains__", "__delitem__", "__eq__", "__iter__", "__len__", "__ne__", "__or__", "__repr__", "__reversed__",
-    "clear", "copy", "get", "items", "keys", "pop", "popitem", "setdefault", "values",
+    "__contains__", "__delitem__", "__eq__", "__iter__", "__len__", "__ne__", "__or__", "__repr__",
+    "__reversed__", "clear", "copy", "get", "items", "keys", "pop", "popitem", "setdefault", "values",
 ):  # fmt: skip
     setattr(FinalInfos, _name, _filled(_name))

@@ -1,8 +1,9 @@
 """Kernels: N copies of a scalar environment, stepped by one compiled loop on the CPU or one CUDA launch.
 
-`step_one` and `reset_one` below are the semantics of a compiled environment (clock, time limit, autoreset, final
-observation, finiteness), written once; the CPU loop and the CUDA kernel only choose which environment is whose. The
-placeholders `env_reset`, `env_step` and `env_observe` are replaced by the user's functions when a kernel is built.
+`step_one` and `reset_one` below are the semantics of a compiled environment (clock, time limit, autoreset,
+final observation, finiteness), written once; the CPU loop and the CUDA kernel only choose which environment
+is whose. The placeholders `env_reset`, `env_step` and `env_observe` are replaced by the user's functions
+when a kernel is built.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def env_observe(state: Any, out: Any, mask: Any, params: Any) -> Any:
 
 
 def reset_one(slots: Any, i: Any, config: Any) -> None:
-    """Begin the next episode of environment i. Its state arrives zeroed: nothing leaks from the last episode."""
+    """Begin the next episode of environment i. Its state arrives zeroed: nothing leaks from the last."""
     key, episode = slots[i].key, slots[i].episode
     slots[i] = config.blank
     slot = slots[i]
@@ -44,21 +45,22 @@ def reset_one(slots: Any, i: Any, config: Any) -> None:
 
 
 def not_finite(values: Any) -> Any:
-    """How many numbers are NaN or infinite. Counted without early exit, so that it is vectorised; none of integers."""
+    """How many numbers are NaN or infinite. No early exit, so that the compiler can vectorise it."""
     count = 0
     for value in values.flat:
-        count += not (value - value == 0)
+        count += value - value != 0
     return count
 
 
 def step_one(
     slots: Any, i: Any, action: Any, obs: Any, mask: Any, final_obs: Any, final_mask: Any, config: Any
 ) -> Any:
-    """Step environment i and, where its episode ends, begin the next: (reward, terminated, truncated, finite).
+    """Step environment i and, where its episode ends, begin the next: (reward, terminated, truncated,
+    finite).
 
     `obs` and `mask` are environment i's rows; the final rows are written only when an episode ends. A final
-    observation that is not finite leaves the environment as it is, for the error message to look at; the other
-    observations are checked by the caller, many at a time.
+    observation that is not finite leaves the environment as it is, for the error message to look at; the
+    other observations are checked by the caller, many at a time.
     """
     slot = slots[i]
     slot.stepping = True  # still set when the user's code raises, so the error can name the environment
@@ -77,7 +79,7 @@ def step_one(
 
 
 def wrong_actions(actions: Any, config: Any) -> Any:
-    """How many numbers in `actions` lie outside [low, high]; NaN counts. No early exit, so that it is vectorised."""
+    """How many numbers in `actions` lie outside [low, high]; NaN counts. Vectorised, as above."""
     wrong = 0
     if actions.ndim == 1:
         low, high = config.low[0], config.high[0]

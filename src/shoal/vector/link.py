@@ -1,9 +1,10 @@
 """Plain Python functions in, jitted functions out: the whole closure of what they call, and its fingerprint.
 
-Numba compiles a function only if everything it calls is jitted too, and its cache does not notice when a callee or a
-constant in another file changes. So `Linker` walks from a function through every function it names, rebuilds each
-with globals that point at the jitted versions, and hashes all that the machine code depends on (bytecode, constants,
-values of globals). The originals stay plain Python: they can be called, tested and debugged as they are.
+Numba compiles a function only if everything it calls is jitted too, and its cache does not notice when a
+callee or a constant in another file changes. So `Linker` walks from a function through every function it
+names, rebuilds each with globals that point at the jitted versions, and hashes all that the machine code
+depends on (bytecode, constants, values of globals). The originals stay plain Python: they can be called,
+tested and debugged as they are.
 """
 
 from __future__ import annotations
@@ -81,8 +82,8 @@ class Linker:
         if isinstance(value, types.ModuleType):
             if value.__name__.partition(".")[0] not in _LIBRARIES:
                 raise LinkError(
-                    f"{function.__qualname__} reaches through the module {value.__name__!r} ({name}.something), which "
-                    f"cannot be compiled; import the function by name: from {value.__name__} import something"
+                    f"{function.__qualname__} reaches through the module {value.__name__!r} ({name}.something), "
+                    f"which cannot be compiled; import the function by name: from {value.__name__} import something"
                 )
             self._add(value.__name__)
         elif isinstance(value, type) and issubclass(value, enum.IntEnum):
@@ -108,8 +109,8 @@ class Linker:
             self._add(type(value).__name__, value)
         else:
             raise LinkError(
-                f"{function.__qualname__} uses {name}, a {type(value).__name__}, which cannot be compiled; expected a "
-                "function, a number, a tuple of numbers, a NumPy array or an IntEnum"
+                f"{function.__qualname__} uses {name}, a {type(value).__name__}, which cannot be compiled; expected "
+                "a function, a number, a tuple of numbers, a NumPy array or an IntEnum"
             )
 
     def _add_code(self, code: types.CodeType) -> None:

@@ -71,7 +71,7 @@ def make_vec(
     if backend == "auto":
         from shoal.vector.choose import choose
 
-        return choose(factories[0], len(factories), serial, process, workers, say)
+        return choose(lambda: SerialVectorEnv(factories[:1]), len(factories), serial, process, workers, say)
     return serial() if backend == "serial" else process()
 
 

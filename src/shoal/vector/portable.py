@@ -1,12 +1,14 @@
 """Elementary functions whose results have equal bits on every machine.
 
-The C library, Numba's and CUDA's libdevice round sin and cos differently in the last bit, and one bit grows into
-another trajectory. These use only +, - and * on float64, which IEEE 754 fixes exactly (fused multiply-add is off on
-the CPU, and switched off for CUDA in `kernels`). Division and math.sqrt are exact everywhere and need no stand-in.
+The C library, Numba's and CUDA's libdevice round sin and cos differently in the last bit, and one bit grows
+into another trajectory. These use only +, - and * on float64, which IEEE 754 fixes exactly (fused
+multiply-add is off on the CPU, and switched off for CUDA in `kernels`). Division and math.sqrt are exact
+everywhere and need no stand-in.
 
-Taylor polynomials on [-pi/4, pi/4]: the first term left out is below 1e-18, so the error is rounding, about one unit
-in the last place. Larger arguments are reduced by multiples of pi/2 held in three parts of 33, 33 and 53 bits
-(Cody & Waite 1980), exact while |x| < 1e6; beyond, the result is NaN, which the vector environment reports.
+Taylor polynomials on [-pi/4, pi/4]: the first term left out is below 1e-18, so the error is rounding, about
+one unit in the last place. Larger arguments are reduced by multiples of pi/2 held in three parts of 33, 33
+and 53 bits (Cody & Waite 1980), exact while |x| < 1e6; beyond, the result is NaN, which the vector
+environment reports.
 """
 
 from __future__ import annotations

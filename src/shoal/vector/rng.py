@@ -1,9 +1,10 @@
 """Randomness inside compiled environments: a counter-based generator in 64-bit integer arithmetic.
 
-A draw is a hash of (key, counter), so it has the same bits on a CPU thread, on a GPU and in plain Python, and
-neither the number of environments nor of threads can change it. The hash is two rounds of SplitMix64's finaliser
-(Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators") with the key added before each: with
-one round, two keys that differ by a multiple of the increment would give the same numbers, shifted.
+A draw is a hash of (key, counter), so it has the same bits on a CPU thread, on a GPU and in plain Python,
+and neither the number of environments nor of threads can change it. The hash is two rounds of SplitMix64's
+finaliser (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators") with the key added
+before each: with one round, two keys that differ by a multiple of the increment would give the same
+numbers, shifted.
 
 The functions below are plain scalar Python, called by name from an environment's `reset` and `step`:
 

@@ -1,11 +1,12 @@
 """A few threads that wait without spinning and run one kernel over ranges of environments.
 
-The kernels release the GIL, so plain Python threads run them side by side. Numba's own parallel=True is not used: its
-workers spin between calls, which cost 25x at 256 cheap environments on a busy machine.
+The kernels release the GIL, so plain Python threads run them side by side. Numba's own parallel=True is not
+used: its workers spin between calls, which cost 25x at 256 cheap environments on a busy machine.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Callable
@@ -25,11 +26,11 @@ def worthwhile(step_s: float, num_envs: int) -> int:
 
 
 class Pool:
-    """Runs `kernel(*arguments, low, high)` over `count` ranges that cover range(total); the caller takes the first."""
+    """Runs `kernel(*arguments, low, high)` over `count` ranges of range(total); the caller takes the first."""
 
     def __init__(self, total: int, count: int) -> None:
         edges = [total * k // count for k in range(count + 1)]
-        self._ranges = list(zip(edges[:-1], edges[1:], strict=True))
+        self._ranges = list(itertools.pairwise(edges))
         self._call: Callable[[int, int], int] | None = None  # None tells a woken thread to end
         self._results: list[Any] = [None] * count
         # Locks as one-slot signals: released by the sender, acquired by the waiter.
