@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from shoal.config import TrainConfig
@@ -32,8 +31,8 @@ class Budget:
             epochs, asked = run.epochs, f"{run.epochs:,} epochs"
         else:
             steps = run.steps or 500_000
-            epochs, asked = math.ceil(steps / per_epoch), f"{steps:,} steps"
-        return Budget(per_epoch, interval, math.ceil(epochs / interval) * interval, None, run.target_return, asked)
+            epochs, asked = _ceil(steps, per_epoch), f"{steps:,} steps"
+        return Budget(per_epoch, interval, _ceil(epochs, interval) * interval, None, run.target_return, asked)
 
     @property
     def total_steps(self) -> int | None:
@@ -52,15 +51,21 @@ class Budget:
         return lines
 
     def progress(self, learner: Learner) -> float:
-        """0 at the start, 1 at the end; drives the schedules."""
-        if self.epochs is not None:
-            return learner.epoch / self.epochs
-        return min(learner.tracker.completed / (self.episodes or 1), 1.0)
+        """The share of the budget spent when the present rollout began; drives the schedules.
+
+        0 in the first update and below 1 in the last, so that no update goes by with a learning rate of nil.
+        """
+        return self._share(learner.marked_epoch, learner.marked_episodes)
 
     def eta_s(self, learner: Learner) -> float | None:
         """Seconds left at the present speed."""
-        done = self.progress(learner)
+        done = self._share(learner.epoch, learner.tracker.completed)
         return learner.elapsed_s * (1 - done) / done if done > 0 else None
+
+    def _share(self, epochs: int, episodes: int) -> float:
+        if self.epochs is not None:
+            return min(epochs / self.epochs, 1.0)
+        return min(episodes / (self.episodes or 1), 1.0)
 
     def reached(self, learner: Learner) -> str | None:
         """Why the run is over, or None while it is not."""
@@ -76,3 +81,8 @@ class Budget:
         if self.episodes is not None and learner.tracker.completed >= self.episodes:
             return f"budget of {self.asked} spent"
         return None
+
+
+def _ceil(amount: int, unit: int) -> int:
+    """Whole units that hold an amount, in integers: a float would drop the last steps of a huge budget."""
+    return -(-amount // unit)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import math
+import sys
 import types
 import typing
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 ScheduleName = Literal["constant", "linear", "cosine"]
+
+
+MOST_SEED = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class VectorConfig:
     """Memory that a rollout may take; default: half of what is free."""
 
     def __post_init__(self) -> None:
+        _check_types(self)
         if self.num_envs != "auto":
             _whole("num_envs", self.num_envs, 1)
         if self.workers is not None:
@@ -115,6 +119,9 @@ class PPOConfig:
     """Threads of the learner; default: 1 for small minibatches, else the usable cores."""
 
     def __post_init__(self) -> None:
+        if isinstance(self.hidden, list):
+            object.__setattr__(self, "hidden", tuple(self.hidden))
+        _check_types(self)
         for name in ("rollout_steps", "update_interval", "update_epochs", "minibatch_size"):
             _whole(name, getattr(self, name), 1)
         for name in ("policy_epochs", "value_epochs", "torch_threads"):
@@ -168,12 +175,13 @@ class RunConfig:
     """What a failed checkpoint does to the run: go on and try again, or stop."""
 
     def __post_init__(self) -> None:
+        _check_types(self)
         for name in ("steps", "epochs", "episodes"):
             if getattr(self, name) is not None:
                 _whole(name, getattr(self, name), 1)
         for name in ("save_interval", "keep", "log_interval"):
             _whole(name, getattr(self, name), 1)
-        _whole("seed", self.seed, 0)
+        _whole("seed", self.seed, 0, MOST_SEED)
         given = [name for name in ("steps", "epochs", "episodes") if getattr(self, name) is not None]
         if len(given) > 1:
             raise ValueError(f"expected one budget, got {' and '.join('--' + name for name in given)}")
@@ -192,6 +200,9 @@ class TrainConfig:
     vector: VectorConfig = field(default_factory=VectorConfig)
     ppo: PPOConfig = field(default_factory=PPOConfig)
     run: RunConfig = field(default_factory=RunConfig)
+
+    def __post_init__(self) -> None:
+        _check_types(self)
 
     def replace(self, **changes: Any) -> TrainConfig:
         """A copy with changes given by flat name, e.g. `replace(num_envs=64, seed=1)`."""
@@ -229,7 +240,7 @@ def from_dict(data: Any, kind: type[Any] = TrainConfig, where: str = "config") -
     if not isinstance(data, dict):
         raise ValueError(f"expected {where} as an object, got {type(data).__name__}")
     hints = typing.get_type_hints(kind)
-    unknown = sorted(set(data) - set(hints))
+    unknown = sorted(str(name) for name in set(data) - set(hints))
     if unknown:
         raise ValueError(f"unknown option {where}.{unknown[0]}; known: {', '.join(sorted(hints))}")
     values = {}
@@ -237,21 +248,27 @@ def from_dict(data: Any, kind: type[Any] = TrainConfig, where: str = "config") -
         hint = hints[name]
         if dataclasses.is_dataclass(hint):
             values[name] = from_dict(value, hint, f"{where}.{name}")  # type: ignore[arg-type]
-        elif typing.get_origin(hint) is tuple:
-            if not isinstance(value, list | tuple) or not all(_is(v, int) for v in value):
-                raise ValueError(f"expected {where}.{name} as a list of whole numbers, got {value!r}")
-            values[name] = tuple(value)
         else:
+            value = tuple(value) if isinstance(value, list) else value
             if not _is(value, hint):
-                raise ValueError(f"expected {where}.{name} as {_spell(hint)}, got {value!r}")
-            values[name] = float(value) if hint is float else value
+                raise ValueError(f"expected {where}.{name} as {_spell(hint)}, got {_shown(value)}")
+            values[name] = value
     return kind(**values)
+
+
+def _check_types(config: Any) -> None:
+    """A misspelt choice must not mean "something else": every field has the type that it declares."""
+    for name, hint in typing.get_type_hints(type(config)).items():
+        if not _is(value := getattr(config, name), hint):
+            raise ValueError(f"expected {_flag(name)} as {_spell(hint)}, got {_shown(value)}")
 
 
 def _is(value: Any, hint: Any) -> bool:
     origin = typing.get_origin(hint)
     if origin is Literal:
-        return value in typing.get_args(hint)
+        return isinstance(value, str) and value in typing.get_args(hint)
+    if origin is tuple:
+        return isinstance(value, tuple) and all(_is(part, typing.get_args(hint)[0]) for part in value)
     if origin in (typing.Union, types.UnionType):
         return any(_is(value, part) for part in typing.get_args(hint))
     if hint is float:
@@ -264,24 +281,43 @@ def _is(value: Any, hint: Any) -> bool:
 def _spell(hint: Any) -> str:
     if typing.get_origin(hint) is Literal:
         return " | ".join(map(str, typing.get_args(hint)))
+    if typing.get_origin(hint) is tuple:
+        return "a list of whole numbers"
     if typing.get_args(hint):
         return " or ".join(_spell(part) for part in typing.get_args(hint))
-    return getattr(hint, "__name__", str(hint))
+    if dataclasses.is_dataclass(hint):
+        return "an object"
+    return {int: "a whole number", float: "a number", str: "text", bool: "true or false"}.get(hint, "nothing")
 
 
-def _whole(name: str, value: Any, least: int) -> None:
-    if not _is(value, int) or value < least:
-        raise ValueError(f"expected --{name.replace('_', '-')} as a whole number of at least {least}, got {value!r}")
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _shown(value: Any) -> str:
+    text = "a whole number of very many digits" if _is(value, int) and abs(value) >> 4096 else repr(value)
+    return text if len(text) <= 200 else text[:200] + "..."
+
+
+def _whole(name: str, value: Any, least: int, most: int | None = None) -> None:
+    if not _is(value, int) or value < least or (most is not None and value > most):
+        bounds = f"of at least {least}" + (f" and at most {most}" if most is not None else "")
+        raise ValueError(f"expected {_flag(name)} as a whole number {bounds}, got {_shown(value)}")
 
 
 def _number(
-    name: str, value: Any, *, above: float | None = None, least: float | None = None, most: float | None = None
+    name: str,
+    value: Any,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    most: float | None = None,
 ) -> None:
-    fine = _is(value, float) and math.isfinite(value)
+    fine = _is(value, float) and -sys.float_info.max <= value <= sys.float_info.max  # of an int too, NaN never
     fine = fine and (above is None or value > above) and (least is None or value >= least)
     if not fine or (most is not None and value > most):
         bounds = [f"above {above:g}"] if above is not None else []
         bounds += [f"at least {least:g}"] if least is not None else []
         bounds += [f"at most {most:g}"] if most is not None else []
         wish = "a finite number" + (" " + " and ".join(bounds) if bounds else "")
-        raise ValueError(f"expected --{name.replace('_', '-')} as {wish}, got {value!r}")
+        raise ValueError(f"expected {_flag(name)} as {wish}, got {_shown(value)}")

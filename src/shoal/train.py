@@ -15,15 +15,17 @@ from typing import Any, TextIO
 import torch
 from torch import nn
 
-from shoal import signals
+from shoal import _make_callable, signals
 from shoal.budget import Budget
 from shoal.config import TrainConfig, from_dict, to_dict
 from shoal.journal import Journal
 from shoal.learn.learner import Learner
 from shoal.learn.rollout import Interrupted
 from shoal.learn.sizing import check_memory, choose_num_envs, choose_threads
+from shoal.report import write_report
 from shoal.runs.store import Run
-from shoal.tasks.presets import preset
+from shoal.runs.tracking import check_names
+from shoal.tasks.presets import BUDGETS, config_for, without_budget
 from shoal.vector.choose import step_cost_s
 from shoal.vector.make import make_vec
 
@@ -48,15 +50,6 @@ class Result:
         return asdict(self)
 
 
-def config_for(task: str, **options: Any) -> TrainConfig:
-    """The settings of `shoal train TASK`: the task's preset, then the options given by flat name."""
-    budgets = ("steps", "epochs", "episodes")
-    base = preset(task)
-    if any(options.get(name) is not None for name in budgets):
-        base = {name: value for name, value in base.items() if name not in budgets}
-    return TrainConfig(task=task).replace(**{**base, **options})
-
-
 def train(
     task: str = "CartPole-v1",
     *,
@@ -78,8 +71,10 @@ def train(
     said: list[str] = []
     if resume is not None:
         run = Run.open(resume, Path(options.pop("runs_dir", "runs")))
+        before: TrainConfig = from_dict(run.config)
+        config = config or _with(before, options)
+        said += _check_changes(before, config, reshard)
         run.lock()
-        config = from_dict(run.config).replace(**options)
     else:
         config = _settle(config or config_for(task, **options), env, said.append)
         command = command or "python: shoal.train, " + shlex.join(sys.argv)
@@ -109,7 +104,6 @@ def _run(
     clock = _Clock()
     status, reason = "finished", ""
     try:
-        said.append(check_memory(config, envs.num_envs, envs.single_observation_space, envs.single_action_space))
         journal.console.header([f"run {run.path}", f"task {config.task}, {envs.num_envs} environments", *budget.header(), *said])
         with signals.catching(leave=getattr(envs, "kill", lambda: None)):
             learner = Learner(config, envs, network=network, interrupted=lambda: signals.received() is not None)
@@ -134,6 +128,8 @@ def _run(
     finally:
         journal.close()
         envs.close()
+    cpu_s, wall_s = clock.cpu_s(), clock.wall_s()
+    write_report(run)
     returns = learner.tracker.recent_returns
     return Result(
         run=str(run.path),
@@ -144,8 +140,8 @@ def _run(
         episodes=learner.tracker.completed,
         mean_return=sum(returns) / len(returns) if returns else None,
         restarts=len(getattr(envs, "faults", [])),
-        cpu_s=clock.cpu_s(),
-        wall_s=clock.wall_s(),
+        cpu_s=cpu_s,
+        wall_s=wall_s,
         signal=signals.received() if status == "interrupted" else None,
     )
 
@@ -188,20 +184,49 @@ def parse_env_kwargs(text: str) -> dict[str, Any]:
     return kwargs
 
 
+# What a resumed run may change: none of it alters what is learned from a given stream of data.
+_CHANGEABLE = {
+    *("steps", "epochs", "episodes", "target_return", "runs_dir", "save_interval", "keep", "log_interval", "track"),
+    *("on_save_error", "backend", "workers", "env_threads", "start_method", "step_timeout", "on_fault", "max_restarts"),
+    *("restart_window", "memory_budget_gb", "slices"),
+}
+
+
+def _with(config: TrainConfig, options: dict[str, Any]) -> TrainConfig:
+    budget_given = any(options.get(name) is not None for name in BUDGETS)
+    return (without_budget(config) if budget_given else config).replace(**options)
+
+
+def _check_changes(before: TrainConfig, after: TrainConfig, reshard: bool) -> list[str]:
+    """What differs from the run being resumed, as lines; refuses what would make it another run."""
+    lines = []
+    for group in ("vector", "ppo", "run", ""):
+        old, new = (to_dict(getattr(config, group) if group else config) for config in (before, after))
+        for name in old:
+            if name in ("vector", "ppo", "run") or old[name] == new[name]:
+                continue
+            if name not in _CHANGEABLE and not (name == "num_envs" and reshard):
+                cure = "add --reshard" if name == "num_envs" else "start a new run for that"
+                flag = "--" + name.replace("_", "-")
+                raise ValueError(f"{flag} is {old[name]} in the run to resume, {new[name]} was asked for: {cure}")
+            lines.append(f"changed {name}: {old[name]} -> {new[name]}")
+    return lines
+
+
 def _settle(config: TrainConfig, env: Any, say: Callable[[str], None]) -> TrainConfig:
-    """`--num-envs auto` becomes a number before anything is written down."""
+    """Before anything is written down or started: `auto` becomes a number, and what cannot fit is refused."""
+    check_names(config.run.track)
     if hasattr(env, "num_envs"):
         return config.replace(num_envs=env.num_envs)
-    if config.vector.num_envs != "auto":
-        return config
-    one = config.replace(num_envs=1)
-    probe = make_envs(one.replace(backend="auto"), env, lambda text: None)
+    probe = make_envs(config.replace(num_envs=1, backend="auto", slices="lockstep"), env, lambda text: None)
     try:
-        cost_s = step_cost_s(probe)
-        number = choose_num_envs(config, cost_s, probe.single_observation_space, probe.single_action_space, say)
+        spaces = probe.single_observation_space, probe.single_action_space
+        if config.vector.num_envs == "auto":
+            config = config.replace(num_envs=choose_num_envs(config, step_cost_s(probe), *spaces, say))
+        say(check_memory(config, *spaces))
     finally:
         probe.close()
-    return config.replace(num_envs=number)
+    return config
 
 
 class _Clock:
@@ -220,3 +245,6 @@ class _Clock:
 
     def wall_s(self) -> float:
         return time.perf_counter() - self._wall
+
+
+_make_callable(__name__)  # so that shoal.train(...) works beside `from shoal.train import ...`

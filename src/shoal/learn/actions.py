@@ -25,6 +25,7 @@ class ActionKind(Protocol):
     num_params: int  # P
     num_noise: int  # random numbers per action
     num_masks: int  # length of an action mask, 0 where masks make no sense
+    choices: list[int]  # lengths of the parts of a mask, each of which needs a legal entry
 
     def noise(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
         """Noise `[*shape, num_noise]` for `sample`."""
@@ -44,6 +45,9 @@ class ActionKind(Protocol):
     def entropy(self, params: Tensor) -> Tensor:
         """Entropy of each distribution, `[B]`."""
 
+    def log_prob_and_entropy(self, params: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """Both at once, sharing what they have in common: an update asks for nothing else."""
+
     def to_env(self, actions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Stored actions as the environment wants them."""
 
@@ -53,7 +57,7 @@ class Categorical:
 
     def __init__(self, n: int, start: int = 0) -> None:
         self.num_params = self.num_noise = self.num_masks = n
-        self.start = start
+        self.choices, self.start = [n], start
 
     def noise(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
         return gumbel((*shape, self.num_noise), generator)
@@ -74,6 +78,10 @@ class Categorical:
         log_p = torch.log_softmax(params, -1)
         return -(log_p.exp() * log_p).sum(-1)
 
+    def log_prob_and_entropy(self, params: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        log_p = torch.log_softmax(params, -1)
+        return log_p.gather(-1, actions.unsqueeze(-1)).squeeze(-1), -(log_p.exp() * log_p).sum(-1)
+
     def to_env(self, actions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return actions + self.start if self.start else actions
 
@@ -82,7 +90,7 @@ class MultiCategorical:
     """MultiDiscrete(nvec): several independent choices, their logits side by side."""
 
     def __init__(self, nvec: list[int]) -> None:
-        self.nvec = nvec
+        self.nvec = self.choices = nvec
         self.num_params = self.num_noise = self.num_masks = sum(nvec)
 
     def noise(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
@@ -95,19 +103,22 @@ class MultiCategorical:
         return self.mode(params + noise)
 
     def mode(self, params: Tensor) -> Tensor:
-        return torch.stack([part.argmax(-1) for part in params.split(self.nvec, -1)], -1)
+        return torch.stack([part.argmax(-1) for part in _split(params, self.nvec)], -1)
 
     def log_prob(self, params: Tensor, actions: Tensor) -> Tensor:
-        parts = params.split(self.nvec, -1)
+        parts = _split(params, self.nvec)
         chosen = [torch.log_softmax(p, -1).gather(-1, actions[..., i : i + 1]) for i, p in enumerate(parts)]
         return torch.cat(chosen, -1).sum(-1)
 
     def entropy(self, params: Tensor) -> Tensor:
         total = torch.zeros(params.shape[:-1], device=params.device)
-        for part in params.split(self.nvec, -1):
+        for part in _split(params, self.nvec):
             log_p = torch.log_softmax(part, -1)
             total = total - (log_p.exp() * log_p).sum(-1)
         return total
+
+    def log_prob_and_entropy(self, params: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        return self.log_prob(params, actions), self.entropy(params)
 
     def to_env(self, actions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return actions
@@ -122,8 +133,9 @@ class Gaussian:
     def __init__(self, space: spaces.Box) -> None:
         self.shape = space.shape
         self.size = int(np.prod(space.shape))
-        self.num_params, self.num_noise = 2 * self.size, self.size
-        self.bounded = bool(np.isfinite(space.low).all() and np.isfinite(space.high).all())
+        self.num_params, self.num_noise, self.choices = 2 * self.size, self.size, list[int]()
+        with np.errstate(over="ignore"):  # a range of the type's largest numbers is no range to stretch to
+            self.bounded = bool(np.isfinite(space.high - space.low).all())
         self.low, self.high, self.dtype = space.low, space.high, space.dtype
 
     def noise(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
@@ -147,13 +159,20 @@ class Gaussian:
     def entropy(self, params: Tensor) -> Tensor:
         return (params.chunk(2, -1)[1] + 0.5 * math.log(2 * math.pi * math.e)).sum(-1)
 
+    def log_prob_and_entropy(self, params: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        return self.log_prob(params, actions), self.entropy(params)
+
     def to_env(self, actions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         actions = actions.reshape(-1, *self.shape)
         if self.bounded:
             actions = self.low + (np.clip(actions, -1.0, 1.0) + 1.0) * (0.5 * (self.high - self.low))
-        else:
-            actions = np.clip(actions, self.low, self.high)
-        return actions.astype(self.dtype)
+        # Stretching may round to just above the bound, which an environment may refuse.
+        inside: np.ndarray[Any, Any] = np.clip(actions, self.low, self.high).astype(self.dtype)
+        return inside
+
+
+def _split(params: Tensor, sizes: list[int]) -> tuple[Tensor, ...]:
+    return tuple(torch.split(params, sizes, -1))
 
 
 def gumbel(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:

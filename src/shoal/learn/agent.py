@@ -58,6 +58,7 @@ class Agent:
                     f"{type(network).__name__} has no {method}"
                 )
         self.network = network.to(self.device).eval()
+        self._check_outputs()
         self.moments = RunningMoments((self.features.size,)) if config.normalise_observations else None
         self._set_scale()
 
@@ -82,7 +83,7 @@ class Agent:
     @torch.inference_mode()
     def values(self, features: Tensor) -> Array:
         """Value estimates of features `[B, F]`, float32[B]."""
-        parts = [self.network.value(part) for part in features.split(VALUE_CHUNK)]  # type: ignore[operator]
+        parts = [self.network.value(part) for part in torch.split(features, VALUE_CHUNK)]  # type: ignore[operator]
         return torch.cat(parts).cpu().numpy() if parts else np.zeros(0, np.float32)
 
     def learn_scale(self, features: Array) -> None:
@@ -104,6 +105,16 @@ class Agent:
         if self.moments is not None:
             self._mean = torch.from_numpy(self.moments.mean.astype(np.float32)).to(self.device)
             self._scale = torch.from_numpy(self.moments.scale).to(self.device)
+
+    @torch.inference_mode()
+    def _check_outputs(self) -> None:
+        """A value of shape [B, 1] would broadcast against targets [B] to [B, B]: silent nonsense."""
+        features = torch.zeros((2, self.features.size), device=self.device)
+        for method, expected in (("policy", (2, self.kind.num_params)), ("value", (2,))):
+            got = tuple(getattr(self.network, method)(features).shape)
+            if got != expected:
+                name = f"{type(self.network).__name__}.{method}"
+                raise ValueError(f"expected {name} to give shape {expected} for 2 rows of features, got {got}")
 
     def _check_mask_width(self, space: spaces.Space[Any]) -> None:
         leaf = self.features.mask_leaf

@@ -52,16 +52,16 @@ class Features:
     def encode(self, leaves: Sequence[Tensor]) -> Tensor:
         """Leaf tensors `[B, *shape]` to features float32 `[B, size]`."""
         if self._plain:
-            return leaves[self._parts[0][0]].flatten(1).float()
+            return _rows(leaves[self._parts[0][0]]).float()
         columns = []
         for leaf, how, detail in self._parts:
             value = leaves[leaf]
             if how == "number":
-                value = value.flatten(1).float()
+                value = _rows(value).float()
                 columns.append(value if detail == 1.0 else value * detail)
             else:
                 starts, counts = detail
-                value = value.reshape(len(value), -1).long()
+                value = _rows(value).long()
                 for i, (start, count) in enumerate(zip(starts, counts, strict=True)):
                     columns.append(functional.one_hot(value[:, i] - start, count).float())
         return torch.cat(columns, 1)
@@ -70,17 +70,33 @@ class Features:
         """Boolean action masks `[B, n]`, or None where the environment gives none."""
         if self.mask_leaf is None:
             return None
-        return leaves[self.mask_leaf].flatten(1) != 0
+        return _rows(leaves[self.mask_leaf]) != 0
 
 
-def check_masks(mask: Array) -> None:
-    """Refuse a row without a legal action. `mask` is [N, n]."""
-    legal = mask.reshape(len(mask), -1).any(1)
+def check_masks(
+    mask: Array, choices: Sequence[int] = (), *, first: int = 0, final: Array | None = None
+) -> None:
+    """Refuse a row without a legal action. `mask` is [N, n], of the environments from `first` on.
+
+    `choices` are the lengths of the parts of a MultiDiscrete action's mask: each needs a legal entry. Rows
+    marked in `final` (bool[N]) hold an episode's last observation, from which nobody acts.
+    """
+    starts = np.cumsum([0, *choices[:-1]])
+    legal = np.logical_or.reduceat(mask.reshape(len(mask), -1), starts, axis=1)  # bool[N, parts]
+    if final is not None:
+        legal[final] = True
     if not legal.all():
+        row, part = (int(i) for i in np.argwhere(~legal)[0])
+        where = "every entry" if len(starts) == 1 else f"every entry for part {part} of the action"
         raise ValueError(
-            f"environment {int(np.argmin(legal))} allows no action at all: every entry of its action_mask is 0. "
+            f"environment {first + row} allows no action at all: {where} of its action_mask is 0. "
             "An environment must leave at least one action legal in every state that is not final."
         )
+
+
+def _rows(value: Tensor) -> Tensor:
+    """`[B, *shape]` as `[B, size]`, a shape of () included."""
+    return value.unsqueeze(1) if value.dim() == 1 else value.flatten(1)
 
 
 def _find(space: spaces.Space[Any], path: tuple[Any, ...]) -> spaces.Space[Any]:

@@ -33,10 +33,9 @@ def gae(
     [1.5, 1.0]
     """
     deltas = rewards + gamma * after - values  # [T, N]
-    carry = (gamma * lam) * ~ended  # [T, N]
     advantages = np.empty_like(deltas)
     running = np.zeros_like(deltas[0])
     for t in range(len(deltas) - 1, -1, -1):
-        running = deltas[t] + carry[t] * running
+        running = deltas[t] + gamma * lam * np.where(ended[t], np.float32(0.0), running)
         advantages[t] = running
     return advantages, advantages + values

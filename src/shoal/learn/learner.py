@@ -15,10 +15,13 @@ from shoal.config import TrainConfig
 from shoal.learn.agent import Agent, check_device
 from shoal.learn.gae import gae, next_values
 from shoal.learn.normalise import RewardScale
-from shoal.learn.ppo import PPO, Batch, load_weights, weights_of
+from shoal.learn.ppo import PPO, Batch
 from shoal.learn.rollout import Collector, EpisodeTracker, Rollout
+from shoal.learn.weights import load_weights, weights_of
+from shoal.vector.errors import NotFinite
 from shoal.vector.layout import Array
 from shoal.vector.seeding import Stream, sequence
+from shoal.vector.space_data import space_from_data, space_to_data
 from shoal.vector.stepping import Stepper
 
 
@@ -86,6 +89,7 @@ class Learner:
         """
         if self.epoch % self.config.ppo.update_interval:
             return None
+        self._check_finite(rollout)
         agent, steps, num_envs = self.agent, rollout.steps, rollout.num_envs
         flat = [tensor.flatten(0, 1) for tensor in rollout.tensors]  # per leaf [(T + 1) N, *shape]
         features = agent.encode(flat)
@@ -122,7 +126,9 @@ class Learner:
         metrics: dict[str, float] = {"guard/empty_batches": 1}
         if len(batch) > 0:
             start = time.perf_counter()
-            metrics = self.ppo.update(batch, progress, self.shuffle)
+            with torch.random.fork_rng(devices=[]):  # a user's dropout draws from torch's own generator
+                torch.manual_seed(_word(self.config.run.seed, Stream.SHUFFLE, self.epoch))
+                metrics = self.ppo.update(batch, progress, self.shuffle)
             metrics["time/update_s"] = time.perf_counter() - start
         if self.agent.moments is not None:
             rollout = self.collector.rollout
@@ -156,17 +162,36 @@ class Learner:
             final_values[times, envs] = self.agent.values(self.agent.encode(tensors))
         return final_values
 
+    def _check_finite(self, rollout: Rollout) -> None:
+        """Learn from finite numbers only. shoal's own backends check each observation; others do not."""
+        fine = np.isfinite(rollout.rewards)
+        if not fine.all():
+            row, env = (int(i) for i in np.argwhere(~fine)[0])
+            text = f"in step {row} of the rollout, the reward is no finite float32: {rollout.rewards[row, env]}"
+            raise NotFinite(text, env=env)
+        if hasattr(self.env, "final_obs"):
+            return
+        try:
+            rows = [array.reshape(-1, *array.shape[2:]) for array in rollout.observations]
+            self.agent.features.layout.check_finite(rows, "in the rollout,")
+        except NotFinite as error:
+            raise NotFinite(error.message, env=error.row % rollout.num_envs) from None  # type: ignore[attr-defined]
+
     # -- state ---------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """First observations of a new run."""
-        self.stepper.reset(self.config.run.seed, self.collector.current())
+        """First observations of a new run; other ones where a run goes on with new episodes."""
+        seed = self.config.run.seed
+        if self.epoch > 0:
+            seed = _word(seed, Stream.ACT, self.epoch) & 0x7FFFFFFF  # many environments take 32 bits at most
+        self.stepper.reset(seed, self.collector.current())
         self.mark()
 
     def mark(self) -> None:
         """Remember where this epoch begins: a checkpoint is always of a beginning, even one written in the middle."""
         self.marked = {"noise": self.noise.get_state().numpy().copy(), **_prefixed("tracker", self.tracker.state())}
         self.marked_epoch, self.marked_steps = self.epoch, self.steps
+        self.marked_episodes = self.tracker.completed
         if hasattr(self.env, "mark"):
             self.env.mark()
         elif hasattr(self.env, "get_state"):
@@ -191,26 +216,29 @@ class Learner:
             "steps": self.marked_steps,
             "num_envs": self.env.num_envs,
             "skipped_in_a_row": self.ppo.skipped_in_a_row,
+            "restored_in_a_row": self.ppo.restored_in_a_row,
             "spaces": self._spaces(),
             "elapsed_s": self.elapsed_s,
         }
         return tensors, meta
 
-    def _spaces(self) -> list[str]:
-        return [str(self.env.single_observation_space), str(self.env.single_action_space)]
+    def _spaces(self) -> list[dict[str, Any]]:
+        return [space_to_data(self.env.single_observation_space), space_to_data(self.env.single_action_space)]
 
     def set_state(self, tensors: dict[str, Array], meta: dict[str, Any], *, reshard: bool = False) -> list[str]:
         """Go on from a checkpoint. Returns the reasons why the continuation is not exact, if there are any."""
 
         part = _parts(tensors)
         if meta["spaces"] != self._spaces():
+            saved = " and ".join(str(space_from_data(data)) for data in meta["spaces"])
             raise ValueError(
-                f"the checkpoint is of an environment with observations {meta['spaces'][0]} and actions {meta['spaces'][1]}; "
-                f"this one has {' and '.join(self._spaces())}. Resume with the environment of the run"
+                f"the checkpoint is of an environment with observations and actions {saved}; this one has "
+                f"{self.env.single_observation_space} and {self.env.single_action_space}. Resume with the environment of the run"
             )
         load_weights(self.agent.network, part("network"))
         self.ppo.set_state(part("optimiser"))
         self.ppo.skipped_in_a_row = int(meta["skipped_in_a_row"])
+        self.ppo.restored_in_a_row = int(meta["restored_in_a_row"])
         self.agent.set_moments_state(part("moments"))
         self.shuffle.set_state(torch.from_numpy(tensors["shuffle"].copy()))
         self.noise.set_state(torch.from_numpy(tensors["noise"].copy()))
@@ -221,23 +249,30 @@ class Learner:
                 f"the checkpoint is of {meta['num_envs']} environments, this run has {self.env.num_envs}. Add --reshard to "
                 "go on with fresh episodes (the run is then labelled inexact)"
             )
+        goes_on = same_size and hasattr(self.env, "set_state")  # with the unfinished episodes, that is
         if self.reward_scale is not None:
-            self.reward_scale.set_state(part("rewards"), same_size)
-        if not same_size:
+            self.reward_scale.set_state(part("rewards"), goes_on)
+        self.tracker.set_state(part("tracker"), goes_on)
+        if not goes_on:
             self.start()
-            return [f"resharded from {meta['num_envs']} to {self.env.num_envs} environments"]
-        self.tracker.set_state(part("tracker"))
-        if not hasattr(self.env, "set_state"):
-            self.start()
+            if not same_size:
+                return [f"resharded from {meta['num_envs']} to {self.env.num_envs} environments"]
             return [f"{type(self.env).__name__} cannot give its state: every environment began a new episode"]
-        differing = self.env.set_state(part("env")) or []
+        env: Any = self.env
+        differing = env.set_state(part("env")) or []
+        self._forget(np.array([env for env in differing if tensors["env.action_counts"][env] < 0], np.int64))
         self.collector.first([tensors[f"observations.{i}"] for i in range(len(self.collector.current()))])
         self.mark()
         if not differing:
             return []
-        self.collector.first(self.env.block.observations)
+        self.collector.first(env.block.observations)
         some = ", ".join(map(str, differing[:10]))
         return [f"environments that did not come back to the observation saved (not deterministic?): {some}"]
+
+    def _forget(self, envs: Array) -> None:
+        self.tracker.forget(envs)
+        if self.reward_scale is not None:
+            self.reward_scale.forget(envs)
 
 
 def _prefixed(prefix: str, tensors: dict[str, Array]) -> dict[str, Array]:
@@ -251,5 +286,5 @@ def _parts(tensors: dict[str, Array]) -> Callable[[str], dict[str, Array]]:
     return part
 
 
-def _word(seed: int, stream: Stream) -> int:
-    return int(sequence(seed, stream).generate_state(1, np.uint64)[0] >> 1)
+def _word(seed: int, stream: Stream, *key: int) -> int:
+    return int(sequence(seed, stream, *key).generate_state(1, np.uint64)[0] >> 1)

@@ -55,6 +55,8 @@ class RewardScale:
             seen[t] = self.returns
             self.returns[ended[t]] = 0.0
         self.moments.update(seen[valid])
+        if not self.moments.var > 1e-8:  # one sample, or one return always: no spread to divide by
+            return rewards.astype(np.float32)
         return (rewards * self.moments.scale).astype(np.float32)
 
     def state(self) -> dict[str, Array]:
@@ -64,3 +66,7 @@ class RewardScale:
         self.moments.set_state(state)
         if same_envs:
             self.returns = state["returns"].copy()
+
+    def forget(self, envs: Array) -> None:
+        """These environments began anew: their unfinished returns are void."""
+        self.returns[envs] = 0.0

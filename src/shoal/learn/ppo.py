@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -92,7 +91,7 @@ class PPO:
         self.optimiser = torch.optim.Adam(
             self.parameters, lr=config.learning_rate, eps=1e-5, fused=config.device in ("cpu", "cuda")
         )
-        self.skipped_in_a_row = 0
+        self.skipped_in_a_row = self.restored_in_a_row = 0
 
     def update(self, batch: Batch, progress: float, shuffle: torch.Generator) -> dict[str, float]:
         """Learn from one batch. `progress` (0 to 1) drives the schedules."""
@@ -103,20 +102,23 @@ class PPO:
         self.entropy_coef = schedule(config.entropy_schedule, config.entropy_coef, 0.0, progress)
         skipped_normalisation = False
         if config.normalise_advantages:
-            batch.advantages, done = normalised(batch.advantages)
-            skipped_normalisation = not done
+            advantages, done = normalised(batch.advantages)
+            batch, skipped_normalisation = replace(batch, advantages=advantages), not done
         self.sums: dict[str, Tensor] = {}
         self.counts: dict[str, int] = {}
         self.skipped = self.stopped = 0
         before = [p.detach().clone() for p in self.parameters], self.state()
         self.network.train()
-        if config.policy_epochs is None and config.value_epochs is None:
-            self._passes(batch, config.update_epochs, shuffle, policy=True, value=True)
-        else:
-            self._passes(batch, config.policy_epochs or config.update_epochs, shuffle, policy=True, value=False)
-            self._passes(batch, config.value_epochs or config.update_epochs, shuffle, policy=False, value=True)
-        self.network.eval()
-        restored = self._restore_if_broken(*before)
+        try:
+            if config.policy_epochs is None and config.value_epochs is None:
+                self._passes(batch, config.update_epochs, shuffle, policy=True, value=True)
+            else:
+                self._passes(batch, config.policy_epochs or config.update_epochs, shuffle, policy=True, value=False)
+                self._passes(batch, config.value_epochs or config.update_epochs, shuffle, policy=False, value=True)
+        finally:
+            self.network.eval()
+            restored = self._restore_if_broken(*before)
+        self._stop_if_always_restored(restored)
         metrics = {name: float(total) / self.counts[name] for name, total in self.sums.items()}
         variance = batch.targets.var(correction=0)
         explained = 1 - (batch.targets - batch.values).var(correction=0) / variance if variance > 0 else math.nan
@@ -126,7 +128,7 @@ class PPO:
             "optim/learning_rate": rate,
             "optim/clip": self.clip,
             "optim/entropy_coef": self.entropy_coef,
-            "optim/gradient_steps": max(self.counts.values(), default=0),
+            "optim/gradient_steps": self.counts.get("optim/grad_norm", 0),
             "guard/skipped_steps": self.skipped,
             "guard/kl_stops": self.stopped,
             "guard/restored_updates": int(restored),
@@ -148,13 +150,15 @@ class PPO:
             params = self.network.policy(features)  # type: ignore[operator]
             if batch.masks is not None:
                 params = self.kind.mask(params, batch.masks[rows])
-            log_probs = self.kind.log_prob(params, batch.actions[rows])
+            log_probs, entropies = self.kind.log_prob_and_entropy(params, batch.actions[rows])
             surrogate, kl, clipped = policy_loss(log_probs, batch.log_probs[rows], batch.advantages[rows], self.clip)
             if config.target_kl is not None and not (float(kl) <= config.target_kl):  # NaN stops too
                 self._note({"policy/kl": kl})
                 return False
-            entropy = self.kind.entropy(params).mean()
-            loss = loss + surrogate - self.entropy_coef * entropy
+            entropy = entropies.mean()
+            loss = loss + surrogate
+            if self.entropy_coef > 0:  # else its gradient would be computed for nothing
+                loss = loss - self.entropy_coef * entropy
             self._note({"loss/policy": surrogate, "policy/kl": kl, "policy/clip_share": clipped, "policy/entropy": entropy})
         if value:
             estimates = self.network.value(features)  # type: ignore[operator]
@@ -195,6 +199,14 @@ class PPO:
         self.set_state(optimiser)
         return True
 
+    def _stop_if_always_restored(self, restored: bool) -> None:
+        self.restored_in_a_row = self.restored_in_a_row + 1 if restored else 0
+        if self.restored_in_a_row >= MAX_SKIPPED_IN_A_ROW:
+            raise Diverged(
+                f"{self.restored_in_a_row} updates in a row left weights that were not finite and were undone. "
+                "The last good checkpoint stands; lower --learning-rate"
+            )
+
     def state(self) -> dict[str, Array]:
         """The optimiser's state as plain arrays."""
         tensors: dict[str, Array] = {}
@@ -218,22 +230,3 @@ def minibatches(size: int, minibatch_size: int, shuffle: torch.Generator) -> Ite
     """A random permutation of `size` rows, cut into equal parts of at most `minibatch_size`."""
     parts = -(-size // minibatch_size)
     yield from torch.randperm(size, generator=shuffle).tensor_split(parts)
-
-
-def weights_of(network: nn.Module) -> dict[str, Array]:
-    """A network's weights and buffers as plain arrays."""
-    return {name: np.array(tensor.detach().cpu().numpy()) for name, tensor in network.state_dict().items()}
-
-
-def load_weights(network: nn.Module, arrays: dict[str, Any]) -> None:
-    """The inverse of `weights_of`; names and shapes must agree."""
-    own = network.state_dict()
-    for name in sorted(set(own) | set(arrays)):
-        expected = tuple(own[name].shape) if name in own else "nothing"
-        got = tuple(np.shape(arrays[name])) if name in arrays else "nothing"
-        if expected != got:
-            raise ValueError(
-                f"the saved weights do not fit this network: expected {name} of shape {expected}, got {got}. "
-                "Use the observation and action spaces and the network options of the run that saved them"
-            )
-    network.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in arrays.items()})

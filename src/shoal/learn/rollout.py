@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.vector import AutoresetMode
 from torch import Tensor
 
 from shoal.learn.actions import ActionKind
@@ -76,6 +77,7 @@ class Collector:
         self.rollout = Rollout(steps * segments, env.num_envs, features, kind, shape)
         self.slices: list[slice] = getattr(env, "slices", [slice(0, env.num_envs)])
         self._episode_row = np.zeros(env.num_envs, np.int64)  # rollout row at which each present episode began
+        self._at_end = np.zeros(env.num_envs, np.bool_)  # a final observation: the next step only resets
 
     def first(self, observations: list[Array]) -> None:
         """Set the observations that the next rollout starts from."""
@@ -137,7 +139,8 @@ class Collector:
         """Act for some environments at row t; what the policy said is kept."""
         rollout = self.rollout
         if self.features.mask_leaf is not None:
-            check_masks(rollout.observations[self.features.mask_leaf][t, rows])
+            masks = rollout.observations[self.features.mask_leaf][t, rows]
+            check_masks(masks, self.kind.choices, first=rows.start, final=self._at_end[rows])
         params, actions = self.act([tensor[t, rows] for tensor in rollout.tensors], noise)
         rollout.params[t, rows] = params
         rollout.actions[t, rows] = actions
@@ -157,6 +160,8 @@ class Collector:
             for env in np.flatnonzero(outcome.broken) + rows.start:
                 rollout.valid[self._episode_row[env] : t + 1, env] = False
                 rollout.broken[t, env] = True
+        if self.stepper.mode == AutoresetMode.NEXT_STEP:
+            self._at_end[rows] = outcome.terminated | outcome.truncated
         if outcome.terminated.any() or outcome.truncated.any():
             ended = np.flatnonzero(outcome.terminated | outcome.truncated) + rows.start
             self._episode_row[ended] = t + 1
@@ -209,8 +214,14 @@ class EpisodeTracker:
             "counts": np.array([self.completed, self.broken], np.int64),
         }
 
-    def set_state(self, state: dict[str, Array]) -> None:
-        self.returns, self.lengths = state["returns"].copy(), state["lengths"].copy()
+    def forget(self, envs: Array) -> None:
+        """These environments began anew: what they had of an episode counts for nothing."""
+        self.returns[envs] = 0
+        self.lengths[envs] = 0
+
+    def set_state(self, state: dict[str, Array], same_envs: bool = True) -> None:
+        if same_envs:
+            self.returns, self.lengths = state["returns"].copy(), state["lengths"].copy()
         self.recent_returns.clear()
         self.recent_lengths.clear()
         self.recent_returns.extend(state["recent_returns"].tolist())

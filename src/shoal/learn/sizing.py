@@ -58,8 +58,10 @@ def rollout_bytes(config: TrainConfig, num_envs: int, observation_space: object,
     return Rollout.bytes_needed(steps, num_envs, features, kind)
 
 
-def check_memory(config: TrainConfig, num_envs: int, observation_space: object, action_space: object) -> str:
+def check_memory(config: TrainConfig, observation_space: object, action_space: object) -> str:
     """The estimate as a line for the header; refuses a rollout that would not fit."""
+    num_envs = config.vector.num_envs
+    assert num_envs != "auto"
     needed = rollout_bytes(config, num_envs, observation_space, action_space)
     allowed = budget_bytes(config)
     if needed > allowed:
@@ -69,7 +71,7 @@ def check_memory(config: TrainConfig, num_envs: int, observation_space: object, 
             f"{allowed / 2**30:.2f} GB are allowed (half of what is free, or --memory-budget-gb). At most "
             f"{allowed // one:,} environments would fit; or take fewer --rollout-steps"
         )
-    return f"memory of a rollout about {needed / 2**20:,.0f} MB"
+    return f"memory of a rollout about {needed / 2**20:,.1f} MB"
 
 
 def choose_num_envs(

@@ -142,17 +142,23 @@ _CHOICES: dict[str, Callable[[Run, Mapping[str, Any]], Tracker]] = {
 }
 
 
-def make_trackers(names: str, run: Run, config: Mapping[str, Any]) -> list[Tracker]:
-    """metrics.jsonl, then the trackers named in a comma-separated list ("" for none), in that order.
-
-    When resuming, call `run.truncate_metrics` first: TensorBoard is told where the run goes on.
-    """
+def check_names(names: str) -> list[str]:
+    """The trackers in a comma-separated list; an unknown or uninstalled one is refused."""
     wanted = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     for name in wanted:
         if name not in _CHOICES:
             raise ValueError(f"unknown tracker {name!r}: choose from {', '.join(_CHOICES)}")
         if importlib.util.find_spec(name) is None:
             raise ModuleNotFoundError(f'the tracker {name} needs its package: pip install "shoal[{name}]"')
+    return wanted
+
+
+def make_trackers(names: str, run: Run, config: Mapping[str, Any]) -> list[Tracker]:
+    """metrics.jsonl, then the trackers named in a comma-separated list ("" for none), in that order.
+
+    When resuming, call `run.truncate_metrics` first: TensorBoard is told where the run goes on.
+    """
+    wanted = check_names(names)
     trackers: list[Tracker] = [Guarded("jsonl", JsonlTracker(run), run, retry=True)]
     try:
         for name in wanted:

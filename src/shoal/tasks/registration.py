@@ -1,7 +1,6 @@
 """shoal's compiled environments under Gymnasium ids: gym.make("shoal/CartPole-v1"), gym.make_vec(...).
 
-Gymnasium calls `register` when it is imported (entry point "gymnasium.envs"), so nothing heavy is imported
-here before an environment is made.
+`import shoal` calls `register`, so nothing heavy is imported here before an environment is made.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
-from multiprocessing import reduction
 from typing import Any
 
 import numpy as np
@@ -38,6 +37,7 @@ class Block:
     episodes: Array  # int64[N]: number of the present episode
     elapsed: Array  # int64[N]: steps of the present episode
     current: Array  # int64[workers]: the environment that a worker is inside of, -1 when it is in none
+    closing: Array  # bool[1]: the owner wants the workers gone, so SIGTERM is meant for them
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Block:
         memory: SharedMemory | None = None,
     ) -> None:
         self.num_envs, self.workers = num_envs, workers
-        self.observation_layout, self.action_layout = Layout(observation_space), Layout(action_space)
+        self.observation_layout, self.action_layout = Layout(observation_space), Layout(action_space, "action")
         self.memory = memory
         offset = 0
 
@@ -71,6 +71,7 @@ class Block:
         for name in ("bases", "indices", "first_seeds", "seeds", "episodes", "elapsed"):
             setattr(self, name, array((num_envs,), np.int64))
         self.current = array((workers,), np.int64)
+        self.closing = array((1,), np.bool_)
 
     def clear(self) -> None:
         """Nothing has been seeded yet, nobody is inside an environment. Called once, by the owner."""
@@ -83,13 +84,13 @@ class Block:
     ) -> int:
         """Bytes that a block needs, rounding included."""
         observation, action = Layout(observation_space), Layout(action_space)
-        arrays = 2 * len(observation.leaves) + len(action.leaves) + 12
-        data = num_envs * (2 * observation.row_bytes + action.row_bytes + 8 + 4 + 6 * 8) + workers * 8
+        arrays = 2 * len(observation.leaves) + len(action.leaves) + 13
+        data = num_envs * (2 * observation.row_bytes + action.row_bytes + 8 + 4 + 6 * 8) + workers * 8 + 1
         return max(data + arrays * _ALIGN, mmap.PAGESIZE)
 
 
 class SharedMemory:
-    """An anonymous mapping that can be sent to a child process, whatever the start method."""
+    """An anonymous mapping; another process maps the same bytes by its descriptor `fd`."""
 
     def __init__(self, size: int, fd: int | None = None) -> None:
         self.size = size
@@ -103,15 +104,8 @@ class SharedMemory:
         self.fd = fd
         self.map = mmap.mmap(fd, size)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _attach, (self.size, reduction.DupFd(self.fd))
-
     def close(self) -> None:
         """Give back the descriptor; the mapping goes when the last array over it does."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
-
-
-def _attach(size: int, duplicate: Any) -> SharedMemory:
-    return SharedMemory(size, duplicate.detach())

@@ -29,8 +29,10 @@ from shoal.vector.link import Linker
 
 # No fastmath: bits would differ between machines. error_model="numpy": x / 0 is inf, as on the GPU, and is
 # reported. _nrt=False: no reference counts (atomic, 100 ns a step) and no arrays made in a step, as on the
-# GPU. forceinline: a call would pass ten arrays; without it a CartPole step takes twice as long.
-_CPU_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False, "forceinline": True}
+# GPU.
+_CPU_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+
+_NAMES = ("reset", "step", "observe")
 
 
 def user(*arguments: Any) -> Any:
@@ -76,14 +78,25 @@ def build(
     """
     numba: Any = importlib.import_module("numba")  # not at the top: importing it takes half a second
     plan = layout(env)
-    replace: dict[Any, Any] = {kernels.SLOT: plan.slot, kernels.CONFIG: plan.config.dtype}
-    for name in ("reset", "step", "observe"):
+    records = [plan.slot, plan.config.dtype]
+    if target == "python":  # NumPy gives attributes (state.x) to records of this type only
+        records = [np.dtype((np.record, dtype)) for dtype in records]
+    replace: dict[Any, Any] = dict(zip((kernels.SLOT, kernels.CONFIG), records, strict=True))
+    three = [getattr(env, name) for name in _NAMES]
+    for name, function in zip(_NAMES, three, strict=True):
         adapter = _ADAPTERS[name, plan.masked and name == "observe", env.params is not None]
-        function = types.FunctionType(adapter.__code__, {"user": getattr(env, name)}, name)
-        replace[getattr(kernels, f"env_{name}")] = function
+        names = {"__name__": __name__, "user": function}
+        replace[getattr(kernels, f"env_{name}")] = types.FunctionType(adapter.__code__, names, name)
     if target == "cuda":
         return _build_cuda(plan, replace)
-    linker = Linker(numba.njit(**_CPU_OPTIONS) if target == "cpu" else _as_is, replace)
+
+    def jit(rebuilt: Any, original: Any) -> Any:
+        # Without forced inlining a CartPole step takes twice as long: a call would pass ten arrays. Only for
+        # shoal's own small functions and the environment's three; the compiler judges those they call.
+        small = original.__module__.startswith("shoal.vector.") or original in three
+        return numba.njit(rebuilt, forceinline=small, **_CPU_OPTIONS)
+
+    linker = Linker(jit if target == "cpu" else _as_is, replace)
     step, reset = linker.link(kernels.step_range, _as_is), linker.link(kernels.reset_range, _as_is)
     if target == "python":
         return Kernels(step, reset, linker.fingerprint)
@@ -96,8 +109,8 @@ def build(
     return _built[fingerprint]
 
 
-def _as_is(function: Any) -> Any:
-    return function
+def _as_is(rebuilt: Any, original: Any) -> Any:
+    return rebuilt
 
 
 def _build_cpu(
@@ -121,6 +134,8 @@ def _build_cpu(
     try:
         compiled = _njit(step, step_arguments, file), _njit(reset, reset_arguments, file)
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError):  # disk full, folder gone, file damaged
+        for damaged in file.parent.glob(f"__pycache__/{file.stem}.*") if file is not None else ():
+            damaged.unlink(missing_ok=True)  # or every later start would trip over it too
         compiled, cached = (_njit(step, step_arguments, None), _njit(reset, reset_arguments, None)), False
     return Kernels(*compiled, fingerprint, time.perf_counter() - started, cached)
 
@@ -164,12 +179,11 @@ def _build_cuda(plan: Layout, replace: dict[Any, Any]) -> Kernels:
     replace[kernels.CUDA_GRID] = cuda.grid
     # lto=False: with link-time optimisation the machine code is made later, where the option below does not
     # reach. Called with the function, because numba-cuda 0.30 drops lto from cuda.jit(lto=False)(function).
-    kernel, device = (
-        functools.partial(cuda.jit, lto=False),
-        functools.partial(cuda.jit, lto=False, device=True),
+    linker = Linker(lambda rebuilt, _: cuda.jit(rebuilt, lto=False, device=True), replace)
+    step, reset = (
+        linker.link(kernel, lambda rebuilt, _: cuda.jit(rebuilt, lto=False))
+        for kernel in (kernels.cuda_step, kernels.cuda_reset)
     )
-    linker = Linker(device, replace)
-    step, reset = linker.link(kernels.cuda_step, kernel), linker.link(kernels.cuda_reset, kernel)
     slots, (obs, mask), flags = plan.slots(1), plan.observations(1), np.empty(1, np.bool_)
     actions, rewards = np.empty((1, *plan.action_shape), plan.action_dtype), np.empty(1, np.float32)
     step_arguments = (slots, actions, obs, mask, obs, mask, rewards, flags, flags, plan.config, flags)

@@ -1,8 +1,8 @@
 """A run of environments stepped one after another in this process.
 
-`serial` is one chunk that holds every environment; `process` is one chunk per worker and slice. All that
-must hold on every backend is therefore written once, here: every episode starts with a seed of its own,
-terminated is not truncated, the true final observation is kept, and nothing ill-formed enters the block.
+`serial` is one chunk per slice; `process` is one chunk per worker and slice. All that must hold on every backend
+is therefore written once, here: every episode starts with a seed of its own, terminated is not truncated, the
+true final observation is kept, and nothing ill-formed enters the block.
 """
 
 from __future__ import annotations
@@ -17,17 +17,25 @@ import numpy as np
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from shoal.vector.block import Block
-from shoal.vector.errors import EnvFault, EnvRaised, NotFinite
-from shoal.vector.layout import check_flag, check_scalar
+from shoal.vector.errors import EnvFault, EnvRaised, NotFinite, TooManyRestarts
+from shoal.vector.layout import FLOAT32_MAX, check_flag, check_info, check_scalar
 from shoal.vector.seeding import Stream, episode_seed
 
 EnvFactory = Callable[[], gym.Env[Any, Any]]
 Infos = list[tuple[int, dict[str, Any], dict[str, Any] | None]]  # (environment, info, final info)
+Ends = list[tuple[int, bool, bool]]  # (place in the chunk, terminated, truncated)
 _LOCAL_WRAPPERS = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
+# An environment that calls sys.exit() is a broken environment, not a wish of the user's.
+_ANY_ERROR = (Exception, SystemExit)
 
 
 class Chunk:
-    """Environments `first .. first + len(factories)` of a batch, writing into their rows of `block`."""
+    """Environments `first .. first + len(factories)` of a batch, writing into their rows of `block`.
+
+    With `restart` a broken environment is rebuilt and goes on with its next episode; `faults` collects what
+    happened. More than `max_restarts` in one call stop it. `first_env` is environment `first` if it is
+    built already (somebody had to, to know the spaces).
+    """
 
     def __init__(
         self,
@@ -37,29 +45,32 @@ class Chunk:
         *,
         stream: Stream = Stream.TRAIN,
         restart: bool = False,
+        max_restarts: int = 10,
         check_finite: bool = True,
         worker: int = 0,
+        first_env: gym.Env[Any, Any] | None = None,
     ) -> None:
         self.factories, self.first, self.block, self.stream = factories, first, block, stream
-        self.restart, self.check_finite, self.worker = restart, check_finite, worker
+        self.restart, self.max_restarts, self.check_finite, self.worker = restart, max_restarts, check_finite, worker
         self.rows = slice(first, first + len(factories))
         self.indices = range(first, first + len(factories))
+        self.envs: list[gym.Env[Any, Any]] = []
         self.steppers: list[Callable[[Any], Any]] = []  # bound step methods: one look-up less per step
         self.limits: list[int] = []
-        self.envs: list[gym.Env[Any, Any]] = []
         self.elapsed = [0] * len(factories)
         self.faults: list[EnvFault] = []  # faults survived since the caller last looked
         self._discrete = isinstance(block.action_layout.space, gym.spaces.Discrete)
         self._store = _writer(block)
-        for local in range(len(factories)):
-            block.current[worker] = first + local
-            with self._guard(local, "while being built"):
-                env = factories[local]()
-                self._check_spaces(env)
-            self.envs.append(env)
-            inner, limit = strip(env)
-            self.steppers.append(inner.step)
-            self.limits.append(limit)
+        try:
+            for local in range(len(factories)):
+                ready = first_env if local == 0 else None
+                self.envs.append(self._build(local, "while being built") if ready is None else ready)
+                inner, limit = strip(self.envs[local])
+                self.steppers.append(inner.step)
+                self.limits.append(limit)
+        except EnvFault as fault:
+            self._close_after(fault)
+            raise
         block.current[worker] = -1
 
     # -- what a backend calls ------------------------------------------------------------------
@@ -70,10 +81,11 @@ class Chunk:
         self._read_seed_roots()
         for local in range(len(self.envs)):
             if self.block.reset_mask[self.first + local]:
-                info = self._start_episode(local, options)
+                info = self._try_to_start_episode(local, options)
                 if info:
-                    infos.append((self.first + local, dict(info), None))
+                    infos.append((self.first + local, info, None))
         if self.check_finite:
+            self.block.rewards[self.rows] = 0.0
             self._quarantine_not_finite("after reset", [])
         self._publish()
         return infos
@@ -82,28 +94,28 @@ class Chunk:
         """Step every environment with its row of `block.actions`; an episode that ends starts anew."""
         block, elapsed, limits, current, worker = self.block, self.elapsed, self.limits, self.block.current, self.worker
         rewards: list[float] = []
-        ends: list[tuple[int, bool, bool]] = []
+        ends: Ends = []
         infos: Infos = []
         block.restarted[self.rows] = False
         for local, (index, step, action) in enumerate(zip(self.indices, self.steppers, self._actions(), strict=True)):
             current[worker] = index
+            elapsed[local] = age = elapsed[local] + 1
             try:
                 observation, reward, terminated, truncated, info = step(action)
                 self._store(observation, index)
-                rewards.append(reward if type(reward) is float else check_scalar(reward, "a reward"))
-                elapsed[local] += 1
-                if elapsed[local] >= limits[local]:
-                    truncated = True
-                if terminated is not False or truncated is not False:
+                rewards.append(reward if type(reward) is float else check_scalar(reward, "the reward"))
+                if terminated is not False or truncated is not False or age >= limits[local]:
                     terminated = check_flag(terminated, "terminated")
-                    truncated = check_flag(truncated, "truncated")
+                    truncated = check_flag(truncated, "truncated") or age >= limits[local]
                     if terminated or truncated:
                         ends.append((local, terminated, truncated))
                 if info:
-                    infos.append((index, info, None))
-            except Exception as error:  # whatever an environment throws
+                    infos.append((index, check_info(info), None))
+            except _ANY_ERROR as error:  # whatever an environment throws
                 del rewards[local:]
                 rewards.append(0.0)
+                if ends and ends[-1][0] == local:
+                    ends.pop()
                 self._revive(local, self._fault(local, error, "in step"))
         block.rewards[self.rows] = rewards
         block.terminated[self.rows] = False
@@ -115,35 +127,70 @@ class Chunk:
             if self.check_finite:
                 self._quarantine_not_finite("after reset", [])
         self._publish()
-        current[worker] = -1
         return infos
 
-    def replay(self, local: int, episode: int, actions: Sequence[Any]) -> None:
-        """Reach an unfinished episode again: reset with its seed, then take its recorded actions."""
+    def replay(self, local: int, episode: int, actions: Sequence[Any]) -> bool:
+        """Reach an unfinished episode again: reset with its seed, then take its recorded actions.
+
+        False if the environment did not follow: it failed, or its episode ended before the actions did.
+        """
         index = self.first + local
         self._read_seed_roots()
         self.episodes[local] = episode - 1
-        with self._guard(local, "while an unfinished episode was replayed"):
-            self._start_episode(local, None)
-            for action in actions:
-                observation, *_ = self.steppers[local](action)
+        survived = len(self.faults)
+        self._try_to_start_episode(local, None)
+        followed = len(self.faults) == survived
+        for action in actions if followed else ():
+            self.elapsed[local] += 1
+            self.block.elapsed[index] = self.elapsed[local]  # a sign of life for whoever waits
+            try:
+                observation, _, terminated, truncated, _ = self.steppers[local](action)
                 self._store(observation, index)
-                self.elapsed[local] += 1
+            except _ANY_ERROR as error:
+                self._revive(local, self._fault(local, error, "while an unfinished episode was replayed"))
+                followed = False
+                break
+            if terminated or truncated or self.elapsed[local] >= self.limits[local]:
+                self._try_to_start_episode(local, None)
+                followed = False
+                break
+        if self.check_finite:
+            self._quarantine_not_finite("after a replay", [])
         self._publish()
+        return followed and len(self.faults) == survived
 
-    def close(self) -> None:
-        """Close every environment, then raise what the first failing one raised."""
-        first_fault: EnvFault | None = None
+    def call(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+        """`getattr(env, name)` of every environment, called if it can be called."""
+        values = []
         for local, env in enumerate(self.envs):
             try:
+                value = env.get_wrapper_attr(name)
+                values.append(value(*args, **kwargs) if callable(value) else value)
+            except _ANY_ERROR as error:
+                raise self._fault(local, error, f"in call({name!r})") from error
+        return values
+
+    def close(self) -> EnvFault | None:
+        """Close every environment; returns what went wrong first, when all have been closed."""
+        fault: EnvFault | None = None
+        for local, env in enumerate(self.envs):
+            self.block.current[self.worker] = self.first + local
+            try:
                 env.close()
-            except Exception as error:
-                first_fault = first_fault or self._fault(local, error, "in close")
+            except _ANY_ERROR as error:
+                fault = fault or self._fault(local, error, "in close")
         self.envs, self.steppers = [], []
-        if first_fault is not None:
-            raise first_fault
+        self.block.current[self.worker] = -1
+        return fault
 
     # -- episodes ------------------------------------------------------------------------------
+
+    def _try_to_start_episode(self, local: int, options: dict[str, Any] | None) -> dict[str, Any]:
+        try:
+            return self._start_episode(local, options)
+        except EnvFault as fault:
+            self._revive(local, fault)
+            return {}
 
     def _start_episode(self, local: int, options: dict[str, Any] | None) -> dict[str, Any]:
         block, index = self.block, self.first + local
@@ -152,13 +199,13 @@ class Chunk:
         seed = first_seed if episode == 0 and first_seed >= 0 else episode_seed(base, place, episode, self.stream)
         block.current[self.worker] = index
         self.episodes[local], self.elapsed[local] = episode, 0
-        block.episodes[index], block.seeds[index] = episode, seed
+        block.episodes[index], block.seeds[index], block.elapsed[index] = episode, seed, 0
         try:
             observation, info = self.envs[local].reset(seed=seed, options=options)
             self._store(observation, index)
-        except Exception as error:
+            return check_info(info) if info else {}
+        except _ANY_ERROR as error:
             raise self._fault(local, error, "in reset") from error
-        return info
 
     def _read_seed_roots(self) -> None:
         """The parent may have set new seeds: take them from the block."""
@@ -167,7 +214,7 @@ class Chunk:
         self.seed_roots: list[tuple[int, int, int]] = list(roots)
         self.episodes: list[int] = block.episodes[rows].tolist()
 
-    def _end_episodes(self, ends: list[tuple[int, bool, bool]], infos: Infos) -> Infos:
+    def _end_episodes(self, ends: Ends, infos: Infos) -> Infos:
         block = self.block
         last_infos = {index: info for index, info, _ in infos} if infos else {}
         started: Infos = []
@@ -176,11 +223,7 @@ class Chunk:
             block.terminated[index], block.truncated[index] = terminated, truncated
             for final, row in zip(block.final_observations, block.observations, strict=True):
                 final[index] = row[index]
-            try:
-                info = self._start_episode(local, None)
-            except EnvFault as fault:
-                info = {}
-                self._revive(local, fault)
+            info = self._try_to_start_episode(local, None)
             final_info = last_infos.pop(index, None)
             if info or final_info:
                 started.append((index, info, final_info))
@@ -194,59 +237,69 @@ class Chunk:
         if not self.restart:
             self._publish()
             raise fault
-        self.faults.append(fault)
         block, index = self.block, self.first + local
-        with self._guard(local, "while being rebuilt after a fault"):
+        while True:
+            self.faults.append(fault)
+            if len(self.faults) > self.max_restarts:
+                raise too_many_restarts(len(self.faults), "in one step", self.max_restarts, fault)
             try:
                 self.envs[local].close()
-            except Exception as error:  # the old one is broken already; its last words are kept
-                self.faults[-1].add_note(f"closing it failed too: {error!r}")
-            self.envs[local] = self.factories[local]()
-        inner, self.limits[local] = strip(self.envs[local])
-        self.steppers[local] = inner.step
-        self._start_episode(local, None)
+            except _ANY_ERROR as error:  # it is broken already; its last words are kept
+                fault.aftermath = f"closing it failed too ({_text(error)}); "
+            try:
+                self.envs[local] = self._build(local, "while being rebuilt after a fault")
+                inner, self.limits[local] = strip(self.envs[local])
+                self.steppers[local] = inner.step
+                self._start_episode(local, None)
+                break
+            except EnvFault as another:
+                fault = another
+        fault.aftermath += f"rebuilt, goes on with episode {self.episodes[local]}, seed {block.seeds[index]}"
         for final, row in zip(block.final_observations, block.observations, strict=True):
             final[index] = row[index]
         block.terminated[index], block.truncated[index], block.restarted[index] = False, True, True
         block.rewards[index] = 0.0
 
-    def _quarantine_not_finite(self, where: str, ends: list[tuple[int, bool, bool]]) -> None:
+    def _quarantine_not_finite(self, where: str, ends: Ends) -> None:
         """Nothing that is not finite leaves the chunk: its environment is rebuilt, or the fault raised."""
         rows = [array[self.rows] for array in self.block.observations]
+        rewards = self.block.rewards[self.rows]
         while True:
             try:
                 self.block.observation_layout.check_finite(rows, f"{where},")
-                rewards = self.block.rewards[self.rows]
-                if np.isfinite(rewards).all():
+                if rewards.dot(rewards) <= 1e76:  # so that each is below 1e38; false for NaN too
                     return
-                bad = int(np.argmin(np.isfinite(rewards)))
-                fault = NotFinite(f"{where}, the reward is not finite: {rewards[bad]}")
+                fine = np.abs(rewards) <= FLOAT32_MAX
+                if fine.all():
+                    return
+                bad = int(np.argmin(fine))
+                fault = NotFinite(f"{where}, the reward is not finite as float32: {rewards[bad]}")
             except NotFinite as error:
                 fault, bad = error, error.row  # type: ignore[attr-defined]
             ends[:] = [end for end in ends if end[0] != bad]
             self._revive(bad, self._fault(bad, fault, ""))
 
-    def _fault(self, local: int, error: Exception, where: str) -> EnvFault:
+    def _fault(self, local: int, error: BaseException, where: str) -> EnvFault:
         """Any exception as an EnvFault that names environment, process, seed and step."""
         index = self.first + local
         seed = int(self.block.seeds[index])
-        place = {
-            "env": index,
-            "pid": os.getpid(),
-            "seed": seed if seed >= 0 else None,
-            "step": self.elapsed[local],
-        }
-        if isinstance(error, EnvFault):
-            if error.env is not None:
-                return error
-            text = f"{where}, {error.message}" if where else error.message
-            return type(error)(text, worker_traceback="", **place)  # type: ignore[arg-type]
-        trace = "".join(traceback.format_exception(error))
-        name = type(error).__name__
-        return EnvRaised(f"{name} {where}: {error}", kind=name, worker_traceback=trace, **place)  # type: ignore[arg-type]
+        begun = seed >= 0
+        return as_fault(error, where, index, seed if begun else None, self.elapsed[local] if begun else None)
 
-    def _guard(self, local: int, where: str) -> _Guard:
-        return _Guard(self, local, where)
+    def _build(self, local: int, where: str) -> gym.Env[Any, Any]:
+        self.block.current[self.worker] = self.first + local
+        try:
+            env = self.factories[local]()
+            self._check_spaces(env)
+        except _ANY_ERROR as error:
+            raise self._fault(local, error, where) from error
+        return env
+
+    def _close_after(self, fault: EnvFault) -> None:
+        """An environment could not be built: those before it must not linger."""
+        also = self.close()
+        if also is not None:
+            fault.aftermath = f"closing the others failed too: {also.message}"
 
     def _check_spaces(self, env: gym.Env[Any, Any]) -> None:
         wanted = self.block.observation_layout.space, self.block.action_layout.space
@@ -272,20 +325,42 @@ class Chunk:
 
     def _publish(self) -> None:
         self.block.elapsed[self.rows] = self.elapsed
+        self.block.current[self.worker] = -1
 
 
-class _Guard:
-    """`with chunk._guard(local, where)`: an exception leaves as an EnvFault that names the environment."""
+def first_environment(factory: EnvFactory) -> gym.Env[Any, Any]:
+    """Environment 0, built before there is a block, because its spaces decide what the block looks like."""
+    try:
+        return factory()
+    except _ANY_ERROR as error:
+        raise as_fault(error, "while being built", 0, None, None) from error
 
-    def __init__(self, chunk: Chunk, local: int, where: str) -> None:
-        self.chunk, self.local, self.where = chunk, local, where
 
-    def __enter__(self) -> None:
-        return None
+def as_fault(error: BaseException, where: str, env: int, seed: int | None, step: int | None) -> EnvFault:
+    """Any exception as an EnvFault that says where it happened."""
+    place: dict[str, Any] = {"env": env, "pid": os.getpid(), "seed": seed, "step": step}
+    if isinstance(error, EnvFault):
+        if error.env is not None:
+            return error
+        return type(error)(f"{where}, {error.message}" if where else error.message, **place)
+    name, trace = type(error).__name__, "".join(traceback.format_exception(error))
+    return EnvRaised(f"{name} {where}: {_text(error)}", kind=name, worker_traceback=trace, **place)
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, Exception):
-            raise self.chunk._fault(self.local, error, self.where) from error
+
+def too_many_restarts(count: int, window: str, allowed: int, last: EnvFault) -> TooManyRestarts:
+    """The end of a crash loop: says how many, and what the last fault was."""
+    return TooManyRestarts(
+        f"{count} restarts {window}, {allowed} are allowed (--max-restarts). The last fault: {last.message}",
+        env=last.env, pid=last.pid, seed=last.seed, step=last.step,
+        kind=last.kind, worker_traceback=last.worker_traceback,
+    )  # fmt: skip
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(an exception that cannot be printed)"
 
 
 def _writer(block: Block) -> Callable[[Any, int], None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -94,13 +95,17 @@ def layout(env: CompiledEnv) -> Layout:
     """Read an environment's declarations; TypeError where they do not fit together."""
     if not isinstance(env.state, np.dtype) or env.state.names is None:
         raise TypeError(f"{env.name}.state: expected a NumPy structured dtype, got {env.state!r}")
+    for name in ("reset", "step", "observe"):
+        function = getattr(env, name, None)
+        if not callable(function) or isinstance(function, types.MethodType):
+            raise TypeError(f"{env.name}.{name}: expected a function under @staticmethod")
     obs_space, masked = env.observation_space, False
     mask_shape: tuple[int, ...] = (0,)
     if isinstance(obs_space, gym.spaces.Dict):
         if set(obs_space) != {"obs", "action_mask"} or obs_space["action_mask"].dtype != np.int8:
             raise TypeError(
-                f'{env.name}.observation_space: expected a Box, or Dict({{"obs": Box, "action_mask": int8 Box '
-                f"or MultiBinary}}), got {obs_space}"
+                f'{env.name}.observation_space: expected a Box, or Dict({{"obs": Box, "action_mask": int8 '
+                f"Box or MultiBinary}}), got {obs_space}"
             )
         mask_shape, masked = obs_space["action_mask"].shape or (), True
         obs_space = obs_space["obs"]

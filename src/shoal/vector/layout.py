@@ -3,12 +3,13 @@
 A space is a tree; its leaves (Box, Discrete, MultiDiscrete, MultiBinary) are arrays. `Layout` lists the
 leaves, allocates `[n, *shape]` arrays for them, and checks every value before it is stored: a wrong shape
 is never broadcast, a string never parsed, a float never cut down to an integer, an overflow never
-turned into infinity. Widening that loses nothing in kind (bool -> int -> float, float64 -> float32) is allowed.
+turned into infinity. What loses nothing in kind is converted: bool -> int -> float, float64 -> float32, and
+integers of any width as long as the values fit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from shoal.vector.errors import DtypeError, NotFinite, ShapeError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Path = tuple[Any, ...]
+_LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+FLOAT32_MAX = 3.4028234663852886e38  # a learner keeps float32: beyond this a reward would become infinite there
 
 
 class Layout:
@@ -28,11 +31,11 @@ class Layout:
     [('action_mask', (3,), 'int8'), ('obs', (2,), 'float32')]
     """
 
-    def __init__(self, space: spaces.Space[Any]) -> None:
-        self.space = space
+    def __init__(self, space: spaces.Space[Any], what: str = "observation") -> None:
+        self.space, self.what = space, what
         self.leaves: list[tuple[Path, tuple[int, ...], np.dtype[Any]]] = []
         self._collect(space, ())
-        self.is_single = isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary)
+        self.is_single = isinstance(space, _LEAVES)
 
     def _collect(self, space: spaces.Space[Any], path: Path) -> None:
         if isinstance(space, spaces.Dict):
@@ -41,12 +44,12 @@ class Layout:
         elif isinstance(space, spaces.Tuple):
             for index, part in enumerate(space.spaces):
                 self._collect(part, (*path, index))
-        elif isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
+        elif isinstance(space, _LEAVES):
             self.leaves.append((path, tuple(space.shape or ()), np.dtype(space.dtype)))
         else:
             raise TypeError(
-                f"a space of type {type(space).__name__} at {_name(path)} cannot be laid out as arrays. Expected Box, "
-                "Discrete, MultiDiscrete, MultiBinary, or Dict/Tuple of them; wrap the environment to flatten it."
+                f"a space of type {type(space).__name__} at {self._name(path)} cannot be laid out as arrays. Expected "
+                "Box, Discrete, MultiDiscrete, MultiBinary, or Dict/Tuple of them; wrap the environment to flatten it."
             )
 
     @property
@@ -60,8 +63,7 @@ class Layout:
 
     def assemble(self, arrays: Sequence[Array]) -> Any:
         """Arrays in leaf order -> the structure that Gymnasium gives for this space."""
-        iterator = iter(arrays)
-        return self._assemble(self.space, iterator)
+        return self._assemble(self.space, iter(arrays))
 
     def _assemble(self, space: spaces.Space[Any], arrays: Any) -> Any:
         if isinstance(space, spaces.Dict):
@@ -81,9 +83,7 @@ class Layout:
                 try:
                     part = part[key]
                 except (KeyError, IndexError, TypeError) as error:
-                    raise ShapeError(
-                        f"expected an observation with a part {_name(path)}, got {_describe(value)}"
-                    ) from error
+                    raise ShapeError(f"expected {self._name(path)}, got {_describe(value)}") from error
             parts.append(part)
         return parts
 
@@ -92,41 +92,53 @@ class Layout:
         parts = [value] if self.is_single else self.take_apart(value)
         for part, array, (path, shape, dtype) in zip(parts, rows, self.leaves, strict=True):
             if type(part) is not np.ndarray or part.dtype != dtype or part.shape != shape:
-                part = _conform(part, path, shape, dtype)
+                part = conform(part, self._name(path), shape, dtype)
             array[index] = part
 
     def check_finite(self, rows: Sequence[Array], what: str) -> None:
         """Raise NotFinite, with `.row` set to the first offending row, if any float is NaN or infinite."""
         for array, (path, _, dtype) in zip(rows, self.leaves, strict=True):
-            # A sum is one pass without a temporary, and NaN or inf always survives it.
-            if dtype.kind != "f" or np.isfinite(array.sum()) or np.isfinite(array).all():
+            if dtype.kind != "f" or all_finite(array):
                 continue
             row = int(np.argwhere(~np.isfinite(array))[0][0])
-            error = NotFinite(f"{what} {_name(path)} is not finite: {_describe(array[row])}")
+            error = NotFinite(f"{what} {self._name(path)} is not finite: {_describe(array[row])}")
             error.row = row  # type: ignore[attr-defined]
             raise error
 
+    def _name(self, path: Path) -> str:
+        return f"the {self.what} part " + "/".join(map(str, path)) if path else f"the {self.what}"
 
-def _conform(part: Any, path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+
+def all_finite(array: Array) -> bool:
+    """Whether a float array holds neither NaN nor infinity."""
+    # The sum of squares is one fast pass without a temporary, and NaN or infinity always survives it. That it
+    # may overflow only means a second look.
+    flat = array.reshape(-1)
+    return bool(np.isfinite(np.vdot(flat, flat)) or np.isfinite(flat).all())
+
+
+def conform(part: Any, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """The slow path of a check: convert what may be converted, refuse the rest."""
+    expected = f"expected {name} of dtype {dtype} and shape {shape}, got {_describe(part)}"
     if part is None or isinstance(part, str | bytes):
-        raise DtypeError(f"expected {_name(path)} of dtype {dtype} and shape {shape}, got {_describe(part)}")
-    array = np.asarray(part)
-    if array.dtype.kind not in "biuf" or not np.can_cast(array.dtype, dtype, "same_kind"):
-        raise DtypeError(
-            f"expected {_name(path)} of dtype {dtype} and shape {shape}, got {_describe(part)}; "
-            f"cast it in the environment if {array.dtype} -> {dtype} is meant"
-        )
+        raise DtypeError(expected)
+    try:
+        array = np.asarray(part)
+    except ValueError as error:  # a list of lists of unequal lengths
+        raise ShapeError(f"{expected}: {error}") from error
+    whole_numbers = array.dtype.kind in "biu" and dtype.kind in "iu"  # checked by value below
+    if not whole_numbers and (array.dtype.kind not in "biuf" or not np.can_cast(array.dtype, dtype, "same_kind")):
+        raise DtypeError(f"{expected}; cast it in the environment if {array.dtype} -> {dtype} is meant")
     if array.shape != shape:
         raise ShapeError(
-            f"expected {_name(path)} of shape {shape}, got shape {array.shape} ({_describe(part)}); nothing is broadcast"
+            f"expected {name} of shape {shape}, got shape {array.shape} ({_describe(part)}); nothing is broadcast"
         )
     with np.errstate(over="ignore"):
         cast = array.astype(dtype)
     if dtype.kind == "f" and not np.array_equal(np.isfinite(cast), np.isfinite(array)):
-        raise DtypeError(f"{_name(path)} overflows {dtype}: {_describe(part)}")
+        raise DtypeError(f"{name} overflows {dtype}: {_describe(part)}")
     if dtype.kind in "iu" and not np.array_equal(cast, array):
-        raise DtypeError(f"{_name(path)} does not fit {dtype}: {_describe(part)}")
+        raise DtypeError(f"{name} does not fit {dtype}: {_describe(part)}")
     return cast
 
 
@@ -134,10 +146,14 @@ def check_scalar(value: Any, what: str) -> float:
     """A reward as a Python float; anything that is not one number is refused."""
     if type(value) is float:
         return value
-    if isinstance(value, int | np.bool_ | np.floating | np.integer):
-        return float(value)
-    if isinstance(value, np.ndarray) and value.shape == () and value.dtype.kind in "biuf":
-        return float(value)
+    number = isinstance(value, int | np.bool_ | np.floating | np.integer)
+    if number or (isinstance(value, np.ndarray) and value.shape == () and value.dtype.kind in "biuf"):
+        try:
+            return float(value)
+        except OverflowError:
+            raise DtypeError(f"{what} overflows float64: {_describe(value)}") from None
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        raise ShapeError(f"expected {what} as one number, got shape {value.shape} ({_describe(value)})")
     raise DtypeError(f"expected {what} as one number, got {_describe(value)}")
 
 
@@ -152,8 +168,11 @@ def check_flag(value: Any, what: str) -> bool:
     raise DtypeError(f"expected {what} as True or False, got {_describe(value)}")
 
 
-def _name(path: Path) -> str:
-    return "the observation" if not path else "the observation part " + "/".join(map(str, path))
+def check_info(value: Any) -> dict[str, Any]:
+    """An info as a dict."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise DtypeError(f"expected the info as a dict, got {_describe(value)}")
 
 
 def _describe(value: Any) -> str:

@@ -30,12 +30,12 @@ class Placeholder:
 
 
 class Linker:
-    """Rebuilds functions for one target; `jit` turns one plain function into a compiled one.
+    """Rebuilds functions for one target; `jit(rebuilt, original)` compiles one of them.
 
     `replace` maps functions and placeholders to what to use in their stead.
     """
 
-    def __init__(self, jit: Callable[[Any], Any], replace: dict[Any, Any] | None = None) -> None:
+    def __init__(self, jit: Callable[[Any, Any], Any], replace: dict[Any, Any] | None = None) -> None:
         self._jit = jit
         self._replace = replace or {}
         self._linked: dict[types.FunctionType, Any] = {}
@@ -46,7 +46,7 @@ class Linker:
         """sha256 of everything linked so far, in the order it was reached."""
         return self._hash.hexdigest()
 
-    def link(self, function: Any, jit: Callable[[Any], Any] | None = None) -> Any:
+    def link(self, function: Any, jit: Callable[[Any, Any], Any] | None = None) -> Any:
         """The compiled version of `function` and of all it calls."""
         function = self._replace.get(function, function)
         function = getattr(function, "py_func", function)  # an @njit function is rebuilt from its source
@@ -60,7 +60,7 @@ class Linker:
         )
         rebuilt.__qualname__ = function.__qualname__
         # Entered before its callees, so that functions may call each other in a circle.
-        self._linked[function] = linked = (jit or self._jit)(rebuilt)
+        self._linked[function] = linked = (jit or self._jit)(rebuilt, function)
         self._add("function", function.__name__, function.__defaults__)
         self._add_code(function.__code__)
         for name in sorted(set(_global_names(function.__code__))):
@@ -82,8 +82,8 @@ class Linker:
         if isinstance(value, types.ModuleType):
             if value.__name__.partition(".")[0] not in _LIBRARIES:
                 raise LinkError(
-                    f"{function.__qualname__} reaches through the module {value.__name__!r} ({name}.something), "
-                    f"which cannot be compiled; import the function by name: from {value.__name__} import something"
+                    f"{function.__qualname__} reaches through the module {value.__name__!r}, which cannot be "
+                    f"compiled; import what it needs by name: from {value.__name__} import ..."
                 )
             self._add(value.__name__)
         elif isinstance(value, type) and issubclass(value, enum.IntEnum):
@@ -109,8 +109,8 @@ class Linker:
             self._add(type(value).__name__, value)
         else:
             raise LinkError(
-                f"{function.__qualname__} uses {name}, a {type(value).__name__}, which cannot be compiled; expected "
-                "a function, a number, a tuple of numbers, a NumPy array or an IntEnum"
+                f"{function.__qualname__} uses {name}, a {type(value).__name__}, which cannot be compiled; "
+                "expected a function, a number, a tuple of numbers, a NumPy array or an IntEnum"
             )
 
     def _add_code(self, code: types.CodeType) -> None:

@@ -9,8 +9,10 @@ numbers, shifted.
 The functions below are plain scalar Python, called by name from an environment's `reset` and `step`:
 
 >>> stream = np.zeros(1, RNG).view(np.recarray)[0]
->>> begin(stream, np.uint64(7), np.uint64(0))
->>> 0.0 <= uniform(stream) < 1.0, 0 <= below(stream, 6) < 6, int(stream.counter)
+>>> with np.errstate(over="ignore"):  # in plain Python NumPy warns of the overflow that is meant
+...     begin(stream, np.uint64(7), np.uint64(0))
+...     numbers = uniform(stream), below(stream, 6)
+>>> bool(0.0 <= numbers[0] < 1.0), bool(0 <= numbers[1] < 6), int(stream.counter)
 (True, True, 2)
 
 Every constant is an np.uint64: Numba turns uint64 mixed with a plain int (int64) into float64.

@@ -26,7 +26,7 @@ def worthwhile(step_s: float, num_envs: int) -> int:
 
 
 class Pool:
-    """Runs `kernel(*arguments, low, high)` over `count` ranges of range(total); the caller takes the first."""
+    """Runs `kernel(*arguments, low, high)` over `count` parts of range(total); the caller takes one."""
 
     def __init__(self, total: int, count: int) -> None:
         edges = [total * k // count for k in range(count + 1)]
