@@ -51,21 +51,15 @@ class Budget:
         return lines
 
     def progress(self, learner: Learner) -> float:
-        """The share of the budget spent when the present rollout began; drives the schedules.
-
-        0 in the first update and below 1 in the last, so that no update goes by with a learning rate of nil.
-        """
-        return self._share(learner.marked_epoch, learner.marked_episodes)
+        """0 at the start, 1 at the end; asked before an epoch, it drives that epoch's schedules."""
+        if self.epochs is not None:
+            return learner.epoch / self.epochs
+        return min(learner.tracker.completed / (self.episodes or 1), 1.0)
 
     def eta_s(self, learner: Learner) -> float | None:
         """Seconds left at the present speed."""
-        done = self._share(learner.epoch, learner.tracker.completed)
+        done = self.progress(learner)
         return learner.elapsed_s * (1 - done) / done if done > 0 else None
-
-    def _share(self, epochs: int, episodes: int) -> float:
-        if self.epochs is not None:
-            return min(epochs / self.epochs, 1.0)
-        return min(episodes / (self.episodes or 1), 1.0)
 
     def reached(self, learner: Learner) -> str | None:
         """Why the run is over, or None while it is not."""

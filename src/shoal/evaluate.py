@@ -12,6 +12,7 @@ from torch import nn
 
 from shoal import _make_callable
 from shoal.learn.deploy import DeployedPolicy, load_policy
+from shoal.tasks import env_id
 from shoal.train import parse_env_kwargs
 from shoal.vector.layout import Array
 from shoal.vector.make import make_vec
@@ -84,7 +85,7 @@ def evaluate(
     policy = load_policy(run, network=network, runs_dir=runs_dir)
     config = policy.config
     seed = config.run.seed if seed is None else seed
-    if env is None and config.task not in gym.registry:
+    if env is None and env_id(config.task) not in gym.registry:
         raise ValueError(
             f"the run was trained on an environment of its own, {config.task!r}, which is not registered with Gymnasium: "
             "evaluate it from Python with env=, as it was trained"
@@ -94,9 +95,9 @@ def evaluate(
     }  # fmt: skip
     for mode, deterministic in (("deterministic", True), ("sampled", False)):
         envs = make_vec(
-            env if env is not None else config.task,
+            env if env is not None else env_id(config.task),
             num_envs,
-            backend="auto" if num_envs > 1 else "compiled" if _compiled(config.task, env) else "serial",
+            backend="auto" if num_envs > 1 else "compiled" if _compiled(env_id(config.task), env) else "serial",
             stream=Stream.EVALUATE,
             env_kwargs=parse_env_kwargs(config.env_kwargs),
         )

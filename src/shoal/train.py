@@ -25,8 +25,10 @@ from shoal.learn.sizing import check_memory, choose_num_envs, choose_threads
 from shoal.report import write_report
 from shoal.runs.store import Run
 from shoal.runs.tracking import check_names
+from shoal.tasks import env_id
 from shoal.tasks.presets import BUDGETS, config_for, without_budget
 from shoal.vector.choose import step_cost_s
+from shoal.vector.errors import EnvFault
 from shoal.vector.make import make_vec
 
 
@@ -102,7 +104,8 @@ def _run(
     journal = Journal(run, config, budget, stream)
     envs = make_envs(config, env, said.append)
     clock = _Clock()
-    status, reason = "finished", ""
+    status = "finished"
+    reason: str | None = None
     try:
         journal.console.header([f"run {run.path}", f"task {config.task}, {envs.num_envs} environments", *budget.header(), *said])
         with signals.catching(leave=getattr(envs, "kill", lambda: None)):
@@ -115,26 +118,30 @@ def _run(
             try:
                 journal.save_if_due(learner)
                 while not (reason := budget.reached(learner)):
+                    progress = budget.progress(learner)
                     rollout = learner.collect()
                     batch = learner.estimate(rollout)
-                    metrics = learner.update(batch, budget.progress(learner))
+                    metrics = learner.update(batch, progress)
                     journal.record(learner, metrics)
                     journal.save_if_due(learner)
                     stop_if_asked()
             except Interrupted:
                 status, reason = "interrupted", f"signal {signals.received()}"
             journal.save(learner, last=True)
-            run.set_status(status, reason)
+            run.set_status(status, reason or "")
     finally:
+        try:
+            envs.close()
+        except EnvFault as fault:  # all is saved by now: a bad farewell is noted, not a failed run
+            journal.tell(f"closing the environments failed: {fault}", event="close failed")
         journal.close()
-        envs.close()
     cpu_s, wall_s = clock.cpu_s(), clock.wall_s()
     write_report(run)
     returns = learner.tracker.recent_returns
     return Result(
         run=str(run.path),
         status=status,
-        reason=reason,
+        reason=reason or "",
         epochs=learner.epoch,
         steps=learner.steps,
         episodes=learner.tracker.completed,
@@ -157,7 +164,7 @@ def make_envs(config: TrainConfig, env: Any, say: Callable[[str], None]) -> Any:
     vector = config.vector
     assert vector.num_envs != "auto"  # settled before
     return make_vec(
-        env if env is not None else config.task,
+        env if env is not None else env_id(config.task),
         vector.num_envs,
         backend=vector.backend,
         workers=vector.workers,

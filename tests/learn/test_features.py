@@ -28,7 +28,8 @@ def test_discrete_is_one_hot_from_its_start() -> None:
 
 def test_multi_discrete_is_one_hot_per_part() -> None:
     """[2, 3] takes five columns."""
-    assert encode(spaces.MultiDiscrete([2, 3]), np.array([1, 0]), np.array([0, 2])) == [[0, 1, 1, 0, 0], [1, 0, 0, 0, 1]]
+    encoded = encode(spaces.MultiDiscrete([2, 3]), np.array([1, 0]), np.array([0, 2]))
+    assert encoded == [[0, 1, 1, 0, 0], [1, 0, 0, 0, 1]]
 
 
 def test_bytes_are_scaled_to_one() -> None:
@@ -50,10 +51,10 @@ def test_a_number_without_a_shape_is_one_column() -> None:
 
 
 def test_the_mask_is_not_seen() -> None:
-    """A Dict's parts stand side by side in the order of its keys, without action_mask."""
+    """A Dict's parts stand side by side in the order of the space, without action_mask."""
     space = spaces.Dict(z=spaces.Box(-1, 1, (2,)), action_mask=spaces.MultiBinary(3), k=spaces.Discrete(2))
     row = {"z": np.array([0.5, -0.5], np.float32), "action_mask": np.array([1, 0, 1], np.int8), "k": 1}
-    assert encode(space, row) == [[0.0, 1.0, 0.5, -0.5]]
+    assert encode(space, row) == [[0.5, -0.5, 0.0, 1.0]]
     features = Features(space)
     rows = features.layout.allocate(1)
     features.layout.write(row, rows, 0)

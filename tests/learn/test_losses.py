@@ -30,7 +30,7 @@ def test_policy_loss_of_the_behaviour_policy_is_the_policy_gradient() -> None:
     advantages = torch.tensor([2.0, -1.0])
     loss, kl, clipped = policy_loss(log_probs, log_probs.detach(), advantages, 0.2)
     loss.backward()
-    assert float(loss) == pytest.approx(-0.5)
+    assert loss.item() == pytest.approx(-0.5)
     assert log_probs.grad.tolist() == pytest.approx([-1.0, 0.5])
     assert float(kl) == float(clipped) == 0.0
 
@@ -59,10 +59,10 @@ def test_a_huge_log_ratio_stays_finite(distance: float, advantage: float) -> Non
     log_probs = torch.tensor([distance, 0.0], requires_grad=True)
     loss, kl, _ = policy_loss(log_probs, torch.zeros(2), torch.tensor([advantage, 1.0]), 0.2)
     loss.backward()
-    assert math.isfinite(float(loss))
+    assert math.isfinite(loss.item())
     assert math.isfinite(float(kl))
     assert torch.isfinite(log_probs.grad).all()
-    assert abs(float(loss)) <= math.exp(MAX_LOG_RATIO)
+    assert abs(loss.item()) <= math.exp(MAX_LOG_RATIO)
 
 
 def test_value_loss_by_hand() -> None:

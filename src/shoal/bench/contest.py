@@ -57,7 +57,7 @@ class Contestant:
         self.name = name
         here = str(Path(__file__).resolve().parents[2])
         path = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
-        self._errors = tempfile.TemporaryFile("w+")
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed in close()
         self._process = subprocess.Popen(
             [sys.executable, "-c", "from shoal.bench.contest import serve; serve()"],
             stdin=subprocess.PIPE,
@@ -67,9 +67,10 @@ class Contestant:
             text=True,
             start_new_session=True,  # one group to end, whatever it has started itself
         )
+        self.facts: dict[str, Any] = {}  # what it says about itself: the backend picked, its threads
         if make is not None:
             try:
-                self.ask({"make": make, "options": options}, START_S)
+                self.facts = self.ask({"make": make, "options": options}, START_S)["facts"]
             except BaseException:
                 self.close()
                 raise
@@ -81,7 +82,8 @@ class Contestant:
     def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         """One request, one answer."""
         stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None and stdout is not None  # both were asked for
+        assert stdin is not None
+        assert stdout is not None
         with contextlib.suppress(BrokenPipeError):
             stdin.write(json.dumps(request) + "\n")
             stdin.flush()
@@ -126,7 +128,7 @@ class Contestant:
 
 
 def in_fresh_process(call: str, timeout_s: float, **options: Any) -> Any:
-    """`module:function(**options)` in a new interpreter with one thread per library; its result, which is plain data."""
+    """`module:function(**options)` in a new interpreter, one thread per library; its result, which is plain data."""
     with Contestant(call) as process:
         return process.ask({"call": call, "options": options}, timeout_s)["result"]
 
@@ -173,10 +175,12 @@ def serve() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
     timed: Timed | None = None
     for line in sys.stdin:
-        request, answer = json.loads(line), {}
+        request: dict[str, Any] = json.loads(line)
+        answer: dict[str, Any] = {}
         try:
             if "make" in request:
-                timed, answer = find(request["make"])(**request["options"]), {"made": True}
+                timed = find(request["make"])(**request["options"])
+                answer = {"facts": getattr(timed, "facts", {})}
             elif "call" in request:
                 answer = {"result": find(request["call"])(**request["options"])}
             elif timed is not None:

@@ -93,7 +93,7 @@ class FirstReady:
 
 
 class Ideal:
-    """As many bare processes as cores, each stepping its share of the environments in a plain loop: no hand-off at all."""
+    """As many bare processes as cores, each stepping its share of the environments in a plain loop; no hand-off."""
 
     def __init__(self, env: dict[str, Any], num_envs: int, processes: int) -> None:
         context = multiprocessing.get_context("fork")

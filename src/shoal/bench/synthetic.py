@@ -43,9 +43,7 @@ class Synthetic(gym.Env[Any, Any]):
         while True:
             yield self.cost_s
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         self._durations = self._draw()
         self._observation[:] = self.np_random.standard_normal(FLOATS, np.float32)

@@ -46,13 +46,14 @@ AUTO_ROUNDS, AUTO_BLOCK_S = 7, 0.2
 
 def run(say: Say) -> list[Row]:
     """Every row of the group; about 3 minutes on 2 cores."""
+    return all_synthetic(say) + cartpole(say) + auto(say) + compiled.rows(say) + startup.rows(say)
+
+
+def all_synthetic(say: Say) -> list[Row]:
+    """Both fixed costs and the uneven one."""
     rows = []
     for name, env, rounds, seconds, share, times in SYNTHETIC:
         rows += synthetic(name, env, rounds, seconds, share, times, say)
-    rows += cartpole(say)
-    rows += auto(say)
-    rows += compiled.rows(say)
-    rows += startup.rows(say)
     return rows
 
 
@@ -62,15 +63,14 @@ def synthetic(
     """The process backend beside the ideal and the peers, on an environment that burns CPU time."""
     cores = usable_cores()
     title = f"process, {name}, {NUM_ENVS} environments"
-    if times is None:
-        ours, peers = ("FirstReady", {"env": env}), []
-    else:
-        ours, peers = ("shoal_vector", {"env": env, "backend": "process"}), ["gymnasium_async", "sb3_subproc"]
+    ours, options, peers = "FirstReady", {}, []
+    if times is not None:
+        ours, options, peers = "shoal_vector", {"backend": "process"}, ["gymnasium_async", "sb3_subproc"]
     missing = []
     with contextlib.ExitStack() as stack:
         contestants = [
             Contestant("ideal", _BY + "Ideal", env=env, num_envs=NUM_ENVS, processes=cores),
-            Contestant("shoal", _BY + ours[0], num_envs=NUM_ENVS, **ours[1]),
+            Contestant("shoal", _BY + ours, env=env, num_envs=NUM_ENVS, **options),
         ]
         for peer in peers:
             try:
@@ -126,9 +126,7 @@ def auto(say: Say) -> list[Row]:
     """What `--backend auto` picks, as a share of the better of serial and process."""
     rows, shares = [], []
     for env, num_envs in AUTO:
-        picked: dict[str, Any] = in_fresh_process(
-            "shoal.bench.vector:auto_case", 120.0, env=env, num_envs=num_envs
-        )
+        picked: dict[str, Any] = in_fresh_process("shoal.bench.vector:auto_case", 120.0, env=env, num_envs=num_envs)
         what = env if isinstance(env, str) else f"synthetic {env['cost_us']:g} us"
         say(f"auto, {what}, {num_envs} environments: {picked['why']}")
         shares.append(100 * picked["share"])

@@ -168,7 +168,7 @@ class PPO:
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         norm = nn.utils.clip_grad_norm_(self.parameters, config.max_grad_norm)
-        if not math.isfinite(float(norm)):
+        if not math.isfinite(float(norm + loss.detach())):  # a clamp can hide a NaN loss from the gradient
             self.skipped += 1
             self.skipped_in_a_row += 1
             if self.skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:

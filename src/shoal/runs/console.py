@@ -72,7 +72,7 @@ class Console:
 
     def __init__(
         self,
-        total_steps: int,
+        total_steps: int | None,
         log_interval: int,
         stream: TextIO,
         *,
@@ -157,12 +157,13 @@ class Console:
         bar = Table.grid(padding=(0, 2))
         for _ in range(4):
             bar.add_column(no_wrap=True)
-        bar.add_row(
-            ProgressBar(total=max(1, self._total_steps), completed=steps, width=20),
-            Text(f"{100 * steps / max(1, self._total_steps):3.0f} %"),
-            Text(f"{steps:,} of {self._total_steps:,} steps"),
-            Text(f"{_clock(self._row.get('time/eta_s'))} left"),
-        )
+        total = self._total_steps  # None where the budget is in episodes: then only the steps so far are known
+        share = [] if total is None else [
+            ProgressBar(total=max(1, total), completed=steps, width=20),
+            Text(f"{100 * steps / max(1, total):3.0f} %"),
+        ]  # fmt: skip
+        of_total = "" if total is None else f" of {total:,}"
+        bar.add_row(*share, Text(f"{steps:,}{of_total} steps"), Text(f"{_clock(self._row.get('time/eta_s'))} left"))
         block = Table.grid(padding=(0, 2))
         block.add_column()
         block.add_column(justify="right", min_width=12)

@@ -8,34 +8,25 @@ other half steps; one slice per worker lets it act for whoever is ready first.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
-from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from shoal.vector.block import Block
-from shoal.vector.chunk import Infos
-from shoal.vector.errors import EnvFault, TooManyRestarts
+from shoal.vector.chunk import Infos, too_many_restarts
+from shoal.vector.errors import EnvFault
+from shoal.vector.history import History
 from shoal.vector.layout import Array
 from shoal.vector.seeding import Stream
 
-REPLAY_LIMIT = 100_000  # steps of an unfinished episode that are kept, so that a resume can replay them
 Step = tuple[Any, Array, Array, Array, dict[str, Any]]
-
-
-@dataclass
-class _Moment:
-    """All that is needed to say later where every environment was now."""
-
-    lengths: list[int]  # of each slice's action history
-    started: Array  # int64[N]
-    elapsed: Array  # int64[N]
-    seeding: dict[str, Array]
-    observations: list[Array]
+News = tuple[Infos, list[EnvFault]]  # infos, and the faults survived
+POLICIES = ("fail", "restart")
 
 
 class BatchVectorEnv(VectorEnv[Any, Any, Any]):
@@ -63,24 +54,29 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
         self.max_restarts, self.restart_window = max_restarts, restart_window
         self.faults: list[EnvFault] = []  # faults survived by restarting, oldest first
         self._restart_times: deque[int] = deque()
-        self._time = 0
-        self._history: list[list[list[Array]]] = [[] for _ in self.slices]  # per slice, per step, per leaf
-        self._mark: _Moment | None = None
-        self._started = np.zeros(self.num_envs, np.int64)  # where in its slice's history an episode begins
+        self._time = 0  # receives so far
+        self._history = History(block, self.slices)
+        self._in_flight = [False] * len(self.slices)
+        self._was_reset = False
+        self._failed: EnvFault | None = None
 
     # -- a backend provides --------------------------------------------------------------------
 
-    def _do_reset(self, options: dict[str, Any] | None) -> Infos:
+    def _do_reset(self, options: dict[str, Any] | None) -> News:
         raise NotImplementedError
 
     def _do_send(self, part: int) -> None:
         raise NotImplementedError
 
-    def _do_recv(self, part: int) -> tuple[Infos, list[EnvFault]]:
+    def _do_recv(self, part: int) -> News:
         raise NotImplementedError
 
-    def _do_replay(self, index: int, episode: int, actions: Sequence[Any]) -> None:
+    def _do_replay(self, plan: Sequence[tuple[int, Sequence[Any]]]) -> tuple[list[bool], list[EnvFault]]:
+        """For each environment (episode, actions): reset and replay. Returns who followed, and the faults."""
         raise NotImplementedError
+
+    def _do_drain(self) -> None:
+        """Receive and forget what is in flight."""
 
     # -- Gymnasium -----------------------------------------------------------------------------
 
@@ -90,58 +86,53 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
         """Start new episodes: of all environments, or of those in `options["reset_mask"]`.
 
         An integer seeds every environment's own stream; a list gives each first episode its seed as it is.
-        Without a seed, every environment goes on to its next episode.
+        Without a seed, every environment goes on to its next episode. A step that was interrupted (Ctrl-C
+        between `send` and `recv`) is waited for and forgotten.
         """
+        self._check_usable()
         options = dict(options or {})
         mask = options.pop("reset_mask", None)
         mask = np.ones(self.num_envs, np.bool_) if mask is None else _check_mask(mask, self.num_envs)
-        self._seed(seed, mask)
-        self.block.reset_mask[:] = mask
-        infos = self._merge(self._do_reset(options or None))
-        for part, rows in enumerate(self.slices):
-            self._started[rows][mask[rows]] = len(self._history[part])
-            if mask.all():
-                self._history[part].clear()
-                self._started[rows] = 0
-                self._mark = None
-        return self._observations(slice(0, self.num_envs), None), infos
+        if not self._was_reset and not mask.all():
+            raise gym.error.ResetNeeded("reset all environments once before resetting some of them")
+        with self._failing():
+            if any(self._in_flight):
+                self._do_drain()
+                self._in_flight = [False] * len(self.slices)
+            self._seed(seed, mask)
+            self.block.reset_mask[:] = mask
+            infos, faults = self._do_reset(options or None)
+            self._count(faults)
+        self._was_reset = True
+        if mask.all():
+            self._history.clear()
+        else:
+            for part, rows in enumerate(self.slices):
+                self._history.begin(part, mask[rows])
+        return self._observations(slice(0, self.num_envs), None), self._merge(infos)
 
     def step(self, actions: Any, *, out: Any = None) -> Step:
         """Step all environments. With `out` (arrays shaped as the observation) nothing is allocated for it."""
         if len(self.slices) == 1:
             self.send(0, actions)
             return self.recv(0, out=out)
-        leaves = self.block.action_layout.take_apart(actions)
+        everything = slice(0, self.num_envs)
+        leaves = self._checked_actions(actions, everything)
+        for part in range(len(self.slices)):  # all or none
+            self._check_may_send(part)
         for part, rows in enumerate(self.slices):
-            self.send(part, self.block.action_layout.assemble([leaf[rows] for leaf in leaves]))
+            self._send(part, [leaf[rows] for leaf in leaves])
         infos: Infos = []
         for part in range(len(self.slices)):
             infos += self._receive(part)
-        return self._result(slice(0, self.num_envs), infos, out)
+        return self._result(everything, infos, out)
 
     # -- slices --------------------------------------------------------------------------------
 
     def send(self, part: int, actions: Any) -> None:
         """Hand actions to one slice; returns at once where the backend can."""
-        rows, layout = self.slices[part], self.block.action_layout
-        copies = []
-        for given, array in zip(layout.take_apart(actions), self.block.actions, strict=True):
-            given = np.asarray(given)
-            target = array[rows]
-            if given.shape != target.shape:
-                raise ValueError(
-                    f"expected actions of shape {target.shape} for {len(target)} environments of "
-                    f"{self.single_action_space}, got shape {given.shape}"
-                )
-            if not np.can_cast(given.dtype, array.dtype, "same_kind"):
-                raise ValueError(f"expected actions of dtype {array.dtype}, got {given.dtype}")
-            target[...] = given
-            copies.append(target.copy())
-        history = self._history[part]
-        history.append(copies)
-        if len(history) % 256 == 0:
-            self._forget(part)
-        self._do_send(part)
+        self._check_may_send(part)
+        self._send(part, self._checked_actions(actions, self.slices[part]))
 
     def recv(self, part: int, *, out: Any = None) -> Step:
         """Wait for one slice and return its step."""
@@ -152,15 +143,60 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
         """Final observations as dense arrays; row i is valid in the step that ended i's episode."""
         return self.block.observation_layout.assemble(self.block.final_observations)
 
+    def _checked_actions(self, actions: Any, rows: slice) -> list[Array]:
+        checked = []
+        for given, array in zip(self.block.action_layout.take_apart(actions), self.block.actions, strict=True):
+            given, shape = np.asarray(given), array[rows].shape
+            if given.shape != shape:
+                raise ValueError(
+                    f"expected actions of shape {shape} for {shape[0]} environments of "
+                    f"{self.single_action_space}, got shape {given.shape}"
+                )
+            if not np.can_cast(given.dtype, array.dtype, "same_kind"):
+                raise ValueError(f"expected actions of dtype {array.dtype}, got {given.dtype}")
+            checked.append(given)
+        return checked
+
+    def _check_may_send(self, part: int) -> None:
+        self._check_usable()
+        if not self._was_reset:
+            raise gym.error.ResetNeeded("expected a call of reset() before the first step")
+        if self._in_flight[part]:
+            raise RuntimeError(
+                f"slice {part} has been sent actions and not been received (was a step interrupted?). "
+                "Call recv() for it, or reset() to begin anew"
+            )
+
+    def _send(self, part: int, actions: list[Array]) -> None:
+        rows, copies = self.slices[part], []
+        for given, array in zip(actions, self.block.actions, strict=True):
+            target = array[rows]
+            target[...] = given
+            copies.append(target.copy())
+        self._history.record(part, copies)
+        self._in_flight[part] = True
+        try:
+            self._do_send(part)
+        except EnvFault as fault:
+            self._failed = fault
+            raise
+
     def _receive(self, part: int) -> Infos:
-        infos, faults = self._do_recv(part)
-        self._time += 1
-        if faults:
-            self._count(faults)
+        if not self._in_flight[part]:
+            raise RuntimeError(f"slice {part} has not been sent actions: expected send() before recv()")
+        try:
+            infos, faults = self._do_recv(part)
+            self._time += 1
+            if faults:
+                self._count(faults)
+        except EnvFault as fault:
+            self._failed = fault
+            raise
+        self._in_flight[part] = False
         rows = self.slices[part]
         ended = self.block.terminated[rows] | self.block.truncated[rows]
         if ended.any():
-            self._started[rows][ended] = len(self._history[part])
+            self._history.begin(part, ended)
         return infos
 
     def _result(self, rows: slice, infos: Infos, out: Any) -> Step:
@@ -185,7 +221,10 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
         if out is None:
             return layout.assemble([array[rows].copy() for array in self.block.observations])
         for target, array in zip(layout.take_apart(out), self.block.observations, strict=True):
-            np.copyto(target, array[rows])
+            part = array[rows]
+            if target.shape != part.shape or target.dtype != part.dtype:
+                raise ValueError(f"expected out as {part.dtype}{part.shape}, got {target.dtype}{target.shape}")
+            target[...] = part
         return out
 
     def _merge(self, infos: Infos) -> dict[str, Any]:
@@ -196,147 +235,115 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
                 merged = self._add_info(merged, {"final_info": final_info}, index)
         return merged
 
-    # -- seeds, faults, state ------------------------------------------------------------------
+    # -- seeds and faults ----------------------------------------------------------------------
 
     def _seed(self, seed: int | Sequence[int | None] | None, mask: Array) -> None:
         block = self.block
-        if seed is None:
-            fresh = mask & (block.seeds < 0)  # never seeded: from the operating system
-            if fresh.any():
-                block.bases[fresh] = np.random.SeedSequence().generate_state(1, np.uint64)[0] >> 1
-                block.indices[fresh] = np.flatnonzero(fresh)
-                block.first_seeds[fresh], block.episodes[fresh] = -1, -1
-            return
         if isinstance(seed, int | np.integer):
             _check_seed(int(seed))
             block.bases[mask], block.indices[mask] = seed, np.flatnonzero(mask)
             block.first_seeds[mask], block.episodes[mask] = -1, -1
             return
-        if len(seed) != self.num_envs:
-            raise ValueError(f"expected one seed for each of {self.num_envs} environments, got {len(seed)}")
-        for index, value in enumerate(seed):
-            if mask[index] and value is not None:
+        seeds = [None] * self.num_envs if seed is None else list(seed)
+        if len(seeds) != self.num_envs:
+            raise ValueError(f"expected one seed for each of {self.num_envs} environments, got {len(seeds)}")
+        for value in seeds:
+            if value is not None:
                 _check_seed(int(value))
+        fresh = mask & (block.seeds < 0) & np.array([value is None for value in seeds])
+        if fresh.any():  # never seeded: from the operating system
+            block.bases[fresh] = np.random.SeedSequence().generate_state(1, np.uint64)[0] >> 1
+            block.indices[fresh] = np.flatnonzero(fresh)
+            block.first_seeds[fresh], block.episodes[fresh] = -1, -1
+        for index, value in enumerate(seeds):
+            if mask[index] and value is not None:
                 block.bases[index], block.indices[index] = value, 0
                 block.first_seeds[index], block.episodes[index] = value, -1
 
     def _count(self, faults: list[EnvFault]) -> None:
+        """Keep survived faults; too many of them within the window end the batch."""
         self.faults += faults
-        times = self._restart_times
+        times, window = self._restart_times, self.restart_window * len(self.slices)
         times.extend([self._time] * len(faults))
-        while times and times[0] <= self._time - self.restart_window:
+        while times and times[0] <= self._time - window:
             times.popleft()
         if len(times) > self.max_restarts:
-            last = faults[-1]
-            raise TooManyRestarts(
-                f"{len(times)} restarts within {self.restart_window} steps, {self.max_restarts} are allowed "
-                f"(--max-restarts). The last fault: {last.message}",
-                env=last.env, pid=last.pid, seed=last.seed, step=last.step,
-                kind=last.kind, worker_traceback=last.worker_traceback,
+            raise too_many_restarts(
+                len(times), f"within {self.restart_window} steps", self.max_restarts, self.faults[-1]
+            )
+
+    def _check_usable(self) -> None:
+        if self.closed:
+            raise gym.error.ClosedEnvironmentError(f"{type(self).__name__} has been closed; make a new one")
+        if self._failed is not None:
+            raise type(self._failed)(
+                f"this batch has stopped, close it and make a new one. It stopped at: {self._failed.message}",
+                env=self._failed.env, pid=self._failed.pid, seed=self._failed.seed, step=self._failed.step,
+                kind=self._failed.kind, worker_traceback=self._failed.worker_traceback,
             )  # fmt: skip
 
-    def _forget(self, part: int) -> None:
-        """Drop the part of the action history that neither an unfinished episode nor the mark needs."""
-        rows = self.slices[part]
-        history, started, mark = self._history[part], self._started[rows], self._mark
-        oldest = min(int(started.min()), int(mark.started[rows].min()) if mark else len(history))
-        unneeded = max(oldest, len(history) - REPLAY_LIMIT)
-        if unneeded > 0:
-            del history[:unneeded]
-            self._started[rows] = started - unneeded
-            if mark:
-                mark.started[rows] -= unneeded
-                mark.lengths[part] -= unneeded
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """A fault that leaves this block ends the batch: nobody knows what state the environments are in."""
+        try:
+            yield
+        except EnvFault as fault:
+            self._failed = fault
+            raise
+
+    # -- state ---------------------------------------------------------------------------------
 
     def mark(self) -> None:
         """Remember this moment: `marked_state` gives the state as of now, however far the batch has gone on."""
-        self._mark = self._now()
+        self._check_at_rest("mark")
+        self._history.mark = self._history.now()
 
     def marked_state(self) -> dict[str, Array]:
         """The state as of the last `mark`."""
-        if self._mark is None:
+        if self._history.mark is None:
             raise RuntimeError("expected a call of mark() before marked_state()")
-        return self._state_at(self._mark)
+        return self._history.state_at(self._history.mark)
 
     def get_state(self) -> dict[str, Array]:
         """Where every environment is, as plain arrays: seeds, episode numbers, the actions of the
         unfinished episodes and the observations reached. Nothing of the environment is pickled."""
-        return self._state_at(self._now())
-
-    def _now(self) -> _Moment:
-        block = self.block
-        names = ("bases", "indices", "first_seeds", "episodes")
-        return _Moment(
-            lengths=[len(history) for history in self._history],
-            started=self._started.copy(),
-            elapsed=block.elapsed.copy(),
-            seeding={name: getattr(block, name).copy() for name in names},
-            observations=[array.copy() for array in block.observations],
-        )
-
-    def _state_at(self, moment: _Moment) -> dict[str, Array]:
-        block = self.block
-        counts = np.full(self.num_envs, -1, np.int64)
-        actions: list[list[Array]] = [[] for _ in block.actions]
-        for part, rows in enumerate(self.slices):
-            history, length = self._history[part], moment.lengths[part]
-            for index in range(rows.start, rows.stop):
-                start = int(moment.started[index])
-                if start < 0 or start + int(moment.elapsed[index]) != length:
-                    continue  # -1: longer than REPLAY_LIMIT, or its slice is in the middle of a step
-                counts[index] = length - start
-                for leaf, kept in enumerate(actions):
-                    kept += [row[leaf][index - rows.start] for row in history[start:length]]
-        state = {**moment.seeding, "action_counts": counts}
-        for leaf, kept in enumerate(actions):
-            shape, dtype = block.actions[leaf].shape[1:], block.actions[leaf].dtype
-            state[f"actions.{leaf}"] = np.array(kept, dtype).reshape(len(kept), *shape)
-        for leaf, array in enumerate(moment.observations):
-            state[f"observations.{leaf}"] = array
-        return state
+        self._check_at_rest("get_state")
+        return self._history.state_at(self._history.now())
 
     def set_state(self, state: dict[str, Array]) -> list[int]:
         """Bring every environment back by reset and replay. Returns those that did not come back to the
         observation saved (not deterministic, or too long to replay): the run is no longer exact."""
-        block, inexact = self.block, []
-        if state["episodes"].shape != (self.num_envs,):
-            raise ValueError(
-                f"the state is of {len(state['episodes'])} environments, this batch has {self.num_envs}"
-            )
-        for name in ("bases", "indices", "first_seeds"):
-            getattr(block, name)[:] = state[name]
-        discrete = isinstance(self.single_action_space, spaces.Discrete)
-        position = 0
-        histories: list[list[list[Array]]] = []
+        self._check_usable()
+        self._check_at_rest("set_state")
+        plan = self._history.restore(state)
+        with self._failing():
+            followed, faults = self._do_replay(plan)
+            self._count(faults)
+        self._was_reset = True
+        saved = [state[f"observations.{leaf}"] for leaf in range(len(self.block.observations))]
+        lost = state["action_counts"] < 0
+        inexact = []
         for index in range(self.num_envs):
-            count = int(state["action_counts"][index])
-            rows = [state[f"actions.{leaf}"][position : position + max(count, 0)] for leaf in range(len(block.actions))]
-            position += max(count, 0)
-            given = list(rows[0]) if discrete else [
-                block.action_layout.assemble([row[t].copy() for row in rows]) for t in range(max(count, 0))
-            ]  # fmt: skip
-            episode = int(state["episodes"][index])
-            self._do_replay(index, episode if count >= 0 else episode + 1, given)
-            histories.append([[row[t] for row in rows] for t in range(max(count, 0))])
-            saved = [state[f"observations.{leaf}"][index] for leaf in range(len(block.observations))]
-            reached = [array[index] for array in block.observations]
-            if count < 0 or not all(np.array_equal(a, b) for a, b in zip(saved, reached, strict=True)):
+            pairs = zip(saved, self.block.observations, strict=True)
+            same = all(np.array_equal(before[index], now[index]) for before, now in pairs)
+            if lost[index] or not followed[index] or not same:
                 inexact.append(index)
-        self._rebuild_history(histories)
+            if not followed[index]:  # it is in a new episode: nothing of the old one is to be replayed
+                part = next(part for part, rows in enumerate(self.slices) if rows.start <= index < rows.stop)
+                self._history.started[index] = len(self._history.steps[part])
         return inexact
 
-    def _rebuild_history(self, histories: list[list[list[Array]]]) -> None:
-        """Per-environment action lists, right-aligned into per-step rows."""
-        for part, rows in enumerate(self.slices):
-            longest = max(len(histories[index]) for index in range(rows.start, rows.stop))
-            steps = [[np.zeros_like(array[rows]) for array in self.block.actions] for _ in range(longest)]
-            for index in range(rows.start, rows.stop):
-                offset = longest - len(histories[index])
-                self._started[index] = offset
-                for t, row in enumerate(histories[index]):
-                    for leaf, value in enumerate(row):
-                        steps[offset + t][leaf][index - rows.start] = value
-            self._history[part] = steps
+    def _check_at_rest(self, what: str) -> None:
+        if any(self._in_flight):
+            raise RuntimeError(f"expected every slice received before {what}(), {self._in_flight} are in flight")
+
+
+def check_policy(on_fault: str, max_restarts: int, restart_window: int) -> None:
+    """The options of faults; ValueError where one makes no sense."""
+    if on_fault not in POLICIES:
+        raise ValueError(f"expected on_fault as one of {', '.join(POLICIES)}, got {on_fault!r}")
+    if max_restarts < 0 or restart_window < 1:
+        raise ValueError(f"expected max_restarts >= 0 and restart_window >= 1, got {max_restarts} and {restart_window}")
 
 
 def _check_mask(mask: Any, num_envs: int) -> Array:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gymnasium.vector import VectorEnv
 
-from shoal.vector.process import usable_cores
+from shoal.vector.launch import usable_cores
 
 _PROBE_S = 0.05  # time given to stepping one environment
 _TRIAL_S = 0.25  # time given to each backend where both could win

@@ -85,7 +85,6 @@ class Chunk:
                 if info:
                     infos.append((self.first + local, info, None))
         if self.check_finite:
-            self.block.rewards[self.rows] = 0.0
             self._quarantine_not_finite("after reset", [])
         self._publish()
         return infos
@@ -320,7 +319,7 @@ class Chunk:
         layout = self.block.action_layout
         copies = [row.copy() for row in rows]
         if layout.is_single:
-            return copies[0]
+            return list(copies[0])
         return [layout.assemble([copy[i] for copy in copies]) for i in range(len(self.envs))]
 
     def _publish(self) -> None:
@@ -334,6 +333,12 @@ def first_environment(factory: EnvFactory) -> gym.Env[Any, Any]:
         return factory()
     except _ANY_ERROR as error:
         raise as_fault(error, "while being built", 0, None, None) from error
+
+
+def close_all(chunks: Sequence[Chunk]) -> EnvFault | None:
+    """Close all environments of all chunks; returns what went wrong first."""
+    faults = [chunk.close() for chunk in chunks]
+    return next((fault for fault in faults if fault is not None), None)
 
 
 def as_fault(error: BaseException, where: str, env: int, seed: int | None, step: int | None) -> EnvFault:

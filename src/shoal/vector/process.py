@@ -2,59 +2,36 @@
 
 One process per environment would make 256 environments many times slower than stepping them in turn: the time goes
 into waking processes up. Here a step is: write the actions into shared memory, one byte to each worker, one
-byte back. The parent notices a dead worker at once (its socket hangs up), a hanging one by a deadline.
+byte back. The parent notices a dead worker at once (its socket hangs up), a hanging one by a deadline. It
+builds no environment itself, so none can break it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import os
 import select
 import signal
-import socket
-import sys
 import time
-import types
 import warnings
-import weakref
-from collections.abc import Iterator, Sequence
-from multiprocessing.process import BaseProcess
+from collections.abc import Sequence
+from multiprocessing import util
 from typing import Any
 
 import cloudpickle
 
 from shoal.vector import worker as protocol
-from shoal.vector.batch import BatchVectorEnv, cut
+from shoal.vector.batch import BatchVectorEnv, News, check_policy, cut
 from shoal.vector.block import Block, SharedMemory
 from shoal.vector.chunk import EnvFactory, Infos
 from shoal.vector.errors import EnvFault, EnvTimeout, WorkerDied
-from shoal.vector.seeding import Stream, episode_seed
+from shoal.vector.frames import fault_from_data, unpack
+from shoal.vector.launch import safe_start_method, usable_cores
+from shoal.vector.remote import Remote, end_all
+from shoal.vector.seeding import Stream
 
-START_METHODS = ("spawn", "fork", "forkserver")
-START_TIMEOUT_S = 120.0
-CLOSE_GRACE_S, TERMINATE_GRACE_S = 1.5, 1.0
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-class _Worker:
-    """One worker process and the parent's end of its socket."""
-
-    process: BaseProcess
-    connection: socket.socket
-
-    def __init__(self, number: int, parts: list[tuple[int, slice]]) -> None:
-        self.number, self.parts = number, parts  # parts: (slice of the batch, rows in it) this worker owns
-
-    def rows(self, part: int) -> slice:
-        return next(rows for number, rows in self.parts if number == part)
-
-    def local(self, part: int) -> int:
-        return [number for number, _ in self.parts].index(part)
+SLICES = ("lockstep", "double", "ready")
+CLOSE_S, LEAVE_S, TERMINATE_S = 1.5, 0.5, 1.0  # closing: environments close, processes end, SIGTERM works
 
 
 class ProcessVectorEnv(BatchVectorEnv):
@@ -74,185 +51,104 @@ class ProcessVectorEnv(BatchVectorEnv):
         start_method: str | None = None,
         stream: Stream = Stream.TRAIN,
         step_timeout_s: float = 300.0,
+        start_timeout_s: float = 120.0,
         on_fault: str = "fail",
         max_restarts: int = 10,
         restart_window: int = 10_000,
         check_finite: bool = True,
     ) -> None:
-        self._workers: list[_Worker] = []
-        self._context = multiprocessing.get_context(safe_start_method(start_method))
-        self.factories, self.on_fault, self.step_timeout_s = list(factories), on_fault, step_timeout_s
-        self._check_finite = check_finite
+        self._workers: list[Remote] = []
+        self.factories, self.on_fault = list(factories), on_fault
+        self.step_timeout_s, self.start_timeout_s = step_timeout_s, start_timeout_s
         num_envs = len(self.factories)
+        check_policy(on_fault, max_restarts, restart_window)
+        _check_options(num_envs, workers, slices, step_timeout_s, start_timeout_s)
+        self._context = multiprocessing.get_context(safe_start_method(start_method))
         count = min(workers or usable_cores(), num_envs)
+        if slices == "double":
+            count = min(count, (num_envs + 1) // 2)  # so that nobody is left without environments
+        parts = cut(num_envs, {"lockstep": 1, "double": min(2, num_envs), "ready": count}[slices])
         self.by_readiness = slices == "ready"
-        bounds = {"lockstep": 1, "double": min(2, num_envs), "ready": count}
-        if slices not in bounds:
-            raise ValueError(f"expected slices as one of {', '.join(bounds)}, got {slices!r}")
-        parts = cut(num_envs, bounds[slices])
-        probe = self.factories[0]()
-        size = Block.size(num_envs, probe.observation_space, probe.action_space, count)
-        block = Block(num_envs, probe.observation_space, probe.action_space, count, SharedMemory(size))
-        block.clear()
-        super().__init__(
-            block,
-            parts,
-            stream=stream,
-            max_restarts=max_restarts,
-            restart_window=restart_window,
-            metadata=probe.metadata,
-            spec=probe.spec,
-        )
-        probe.close()
-        for number in range(count):
-            if slices == "ready":
-                owned = [(number, parts[number])]
-            else:
-                owned = [(part, _shift(cut(rows.stop - rows.start, count)[number], rows.start))
-                         for part, rows in enumerate(parts)]  # fmt: skip
-            self._workers.append(_Worker(number, [(part, rows) for part, rows in owned if rows.stop > rows.start]))
-        self._serving = [[w for w in self._workers if any(p == part for p, _ in w.parts)] for part in range(len(parts))]
-        self._finalizer = weakref.finalize(self, _kill_all, self._workers)
+        self._workers = [Remote(number, _owned(number, count, parts, self.by_readiness)) for number in range(count)]
+        self._options = {
+            "stream": int(stream),
+            "restart": on_fault == "restart",
+            "max_restarts": max_restarts,
+            "check_finite": check_finite,
+        }
+        # At exit before multiprocessing joins its children: an environment that ignores SIGTERM would hang that.
+        self._finalizer = util.Finalize(self, end_all, (self._workers, TERMINATE_S), exitpriority=10)
         try:
             for one in self._workers:
-                self._start(one)
+                self._start(one, scout=one.number == 0)
+            known = cloudpickle.loads((self._workers[0].wait(start_timeout_s, "while being built") or {})["spaces"])
+            self._workers[0].owed.append(-1)  # its environments are yet to be built
+            spaces = known["observation_space"], known["action_space"]
+            memory = SharedMemory(Block.size(num_envs, *spaces, count))
+            util.Finalize(self, memory.close, exitpriority=9)
+            block = Block(num_envs, *spaces, count, memory)
+            block.clear()
+            super().__init__(
+                block,
+                parts,
+                stream=stream,
+                max_restarts=max_restarts,
+                restart_window=restart_window,
+                metadata=known["metadata"],
+                spec=known["spec"],
+            )
+            self._serving = [[w for w in self._workers if part in w.step_bytes] for part in range(len(parts))]
+            self._dropped: set[str] = set()
+            self._late = False
             for one in self._workers:
-                self._await(one, START_TIMEOUT_S, "while its environments were built")
+                self._share(one)
+            for one in self._workers:
+                one.wait(start_timeout_s, "while its environments were built")
         except BaseException:
-            _kill_all(self._workers)
+            self.closed = True
+            self._finalizer()
             raise
 
-    # -- one worker ----------------------------------------------------------------------------
+    def _start(self, one: Remote, *, scout: bool) -> None:
+        parts = [(rows.start, self.factories[rows]) for _, rows in one.parts]
+        job = cloudpickle.dumps({"parts": parts, "worker": one.number, "scout": scout, **self._options})
+        one.start(self._context, job, self._workers, max(self.step_timeout_s, 1.0))
 
-    def _start(self, one: _Worker) -> None:
-        parent_end, child_end = socket.socketpair()
-        forking = self._context.get_start_method() == "fork"
-        others = [w.connection.fileno() for w in self._workers if hasattr(w, "connection") and w.connection.fileno() >= 0]
-        job = cloudpickle.dumps(
-            {
-                "num_envs": self.num_envs,
-                "observation_space": self.single_observation_space,
-                "action_space": self.single_action_space,
-                "workers": len(self._workers),
-                "worker": one.number,
-                "parts": [(rows.start, self.factories[rows]) for _, rows in one.parts],
-                "stream": int(self.stream),
-                "restart": self.on_fault == "restart",
-                "check_finite": self._check_finite,
-            }
-        )
-        close_first = [*others, parent_end.fileno()] if forking else []
-        one.process = self._context.Process(  # type: ignore[attr-defined]
-            target=protocol.run,
-            args=(child_end, self.block.memory, job, close_first),
-            daemon=True,
-            name=f"shoal-worker-{one.number}",
-        )
-        with _light_start(self._context.get_start_method()):
-            one.process.start()
-        child_end.close()
-        one.connection = parent_end
-
-    def _await(self, one: _Worker, timeout_s: float, doing: str) -> dict[str, Any] | None:
-        """Wait for a worker's answer: None for a plain "done", else its frame. Faults are raised."""
-        connection = one.connection
-        try:
-            connection.settimeout(timeout_s)
-            status = connection.recv(1)
-            if status == protocol.DONE:
-                return None
-            if status == protocol.FRAME:
-                frame: dict[str, Any] = protocol.marshal.loads(protocol.read_frame(connection))
-                if "error" in frame:
-                    raise protocol.fault_from_data(frame["error"])
-                if frame.get("dropped"):
-                    warnings.warn(
-                        f"infos that cannot cross a process without pickling were left out: {', '.join(frame['dropped'])}",
-                        RuntimeWarning,
-                        stacklevel=2,
-                    )
-                return frame
-        except TimeoutError:
-            where = self._where(one)
-            _kill(one)
-            raise EnvTimeout(
-                f"no answer within {timeout_s:g} s {doing}; the worker was killed. Raise --step-timeout if the "
-                "environment is that slow",
-                **where,
-            ) from None
-        except (ConnectionResetError, BrokenPipeError):
-            pass
-        raise self._obituary(one, doing)
-
-    def _where(self, one: _Worker) -> dict[str, Any]:
-        env = int(self.block.current[one.number])
-        known = 0 <= env < self.num_envs and self.block.seeds[env] >= 0
-        return {
-            "env": env if 0 <= env < self.num_envs else one.parts[0][1].start,
-            "pid": one.process.pid,
-            "seed": int(self.block.seeds[env]) if known else None,
-            "step": int(self.block.elapsed[env]) if known else None,
+    def _share(self, one: Remote) -> None:
+        block = self.block
+        assert block.memory is not None
+        details = {
+            "num_envs": self.num_envs,
+            "observation_space": self.single_observation_space,
+            "action_space": self.single_action_space,
+            "workers": len(self._workers),
+            "memory_size": block.memory.size,
         }
+        one.share(block, cloudpickle.dumps(details))
 
-    def _obituary(self, one: _Worker, doing: str) -> WorkerDied:
-        where = self._where(one)
-        one.process.join(1.0)
-        code = one.process.exitcode
-        killed_by = -code if code is not None and code < 0 else None
-        how = f"killed by {_signal_name(killed_by)}" if killed_by else f"exit code {code}"
-        inside = "inside" if self.block.current[one.number] >= 0 else "idle, first of its environments:"
-        return WorkerDied(f"a worker died {doing}: {how}; it was {inside} environment {where['env']}",
-                          signal=killed_by, **where)  # fmt: skip
-
-    # -- batch ---------------------------------------------------------------------------------
-
-    def _do_reset(self, options: dict[str, Any] | None) -> Infos:
-        self._tell_all(protocol.RESET, cloudpickle.dumps(options))
-        infos: Infos = []
-        for one in self._workers:
-            frame = self._await(one, max(self.step_timeout_s, 1.0), "in reset")
-            infos += _infos(frame)
-        return infos
+    # -- stepping ------------------------------------------------------------------------------
 
     def _do_send(self, part: int) -> None:
         for one in self._serving[part]:
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # found dead in recv, with a message
-                os.write(one.connection.fileno(), bytes((protocol.STEP + one.local(part),)))
+            one.send_step(part)
 
-    def _do_recv(self, part: int) -> tuple[Infos, list[EnvFault]]:
+    def _do_recv(self, part: int) -> News:
+        timeout_s = 0.01 if self._late else self.step_timeout_s
+        self._late = False
         infos: Infos = []
         faults: list[EnvFault] = []
         for one in self._serving[part]:
             try:
-                frame = self._await(one, self.step_timeout_s, "in step")
+                frame = one.take_step(part, timeout_s)
             except (WorkerDied, EnvTimeout) as fault:
-                if self.on_fault != "restart":
-                    raise
-                self._replace(one, part)
-                faults.append(fault)
+                self._replace(one, fault)
+                one.answers.pop(part, None)  # the restarts are in the block already
+                timeout_s = min(timeout_s, 0.1)  # whoever answers has done so in the meantime
                 continue
             if frame is not None:
-                infos += _infos(frame)
-                faults += [protocol.fault_from_data(data) for data in frame["faults"]]
+                infos += self._infos(frame)
+                faults += _faults(frame)
         return infos, faults
-
-    def _replace(self, one: _Worker, part: int) -> None:
-        """A new worker for a dead one. All its environments lost their state, so all go on to their next episode."""
-        _kill(one)
-        one.connection.close()
-        self._start(one)
-        self._await(one, START_TIMEOUT_S, "while its environments were rebuilt")
-        block = self.block
-        block.reset_mask[:] = False
-        for _, rows in one.parts:
-            block.reset_mask[rows] = True
-            block.rewards[rows], block.terminated[rows] = 0.0, False
-            block.truncated[rows], block.restarted[rows] = True, True
-        one.connection.sendall(bytes((protocol.RESET,)) + _framed(cloudpickle.dumps(None)))
-        self._await(one, max(self.step_timeout_s, 1.0), "in the reset after a restart")
-        for _, rows in one.parts:
-            for final, row in zip(block.final_observations, block.observations, strict=True):
-                final[rows] = row[rows]
 
     def ready(self, waiting: Sequence[int], at_least: int = 1) -> list[int]:
         """Those of the slices `waiting` that have an answer; waits until there are `at_least` so many."""
@@ -267,62 +163,169 @@ class ProcessVectorEnv(BatchVectorEnv):
         while len(found) < min(at_least, len(waiting)):
             events = poll.poll(max(deadline - time.monotonic(), 0) * 1000)
             if not events:
-                return list(waiting)  # too late: recv says for whom
+                self._late = True  # recv says for whom
+                return [part for part in waiting if part not in found] if not found else sorted(found)
             for fd, _ in events:
                 found.append(by_fd[fd])
                 poll.unregister(fd)
         return sorted(found)
 
-    def _do_replay(self, index: int, episode: int, actions: Sequence[Any]) -> None:
+    def _do_drain(self) -> None:
         for one in self._workers:
-            for local_part, (_, rows) in enumerate(one.parts):
-                if rows.start <= index < rows.stop:
-                    payload = cloudpickle.dumps((local_part, index - rows.start, episode, actions))
-                    one.connection.sendall(bytes((protocol.REPLAY,)) + _framed(payload))
-                    self._await(one, START_TIMEOUT_S, "while an unfinished episode was replayed")
+            while one.owed:
+                one.wait(self.step_timeout_s, "in step")
+            one.answers.clear()
+
+    # -- everything else -----------------------------------------------------------------------
+
+    def _do_reset(self, options: dict[str, Any] | None) -> News:
+        everything = bool(self.block.reset_mask.all())
+        self._tell_all(protocol.RESET, cloudpickle.dumps(options))
+        infos: Infos = []
+        faults: list[EnvFault] = []
+        for one in self._workers:
+            try:
+                frame = one.wait(self.step_timeout_s, "in reset") or {}
+            except (WorkerDied, EnvTimeout) as fault:
+                self._replace(one, fault)
+            else:
+                infos += self._infos(frame)
+                faults += _faults(frame)
+            if everything:
+                one.lost.clear()
+        return infos, faults
+
+    def _do_replay(self, plan: Sequence[tuple[int, Sequence[Any]]]) -> tuple[list[bool], list[EnvFault]]:
+        followed = [False] * self.num_envs
+        faults: list[EnvFault] = []
+        places = {
+            one.number: [(k, i, rows.start) for k, (_, rows) in enumerate(one.parts) for i in range(rows.start, rows.stop)]
+            for one in self._workers
+        }
+        while any(places.values()):  # one environment of each worker at a time, all workers at once
+            busy = [(one, *places[one.number].pop(0)) for one in self._workers if places[one.number]]
+            for one, part, index, start in busy:
+                one.tell(protocol.REPLAY, cloudpickle.dumps((part, index - start, *plan[index])))
+            for one, _, index, _ in busy:
+                doing = "while an unfinished episode was replayed"
+                frame = one.wait(self.step_timeout_s, doing, while_progressing=True) or {}
+                followed[index] = frame["followed"]
+                faults += _faults(frame)
+        return followed, faults
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """`getattr(env, name)` of every environment, called if it can be called."""
-        self._tell_all(protocol.CALL, cloudpickle.dumps((name, args, kwargs)))
+        self._check_usable()
+        self._check_at_rest("call")
         values: dict[int, Any] = {}
-        for one in self._workers:
-            frame = self._await(one, self.step_timeout_s, f"in call({name!r})")
-            indices = [index for _, rows in one.parts for index in range(rows.start, rows.stop)]
-            values.update(zip(indices, cloudpickle.loads(frame["value"] if frame else b""), strict=True))
+        mistakes: list[EnvFault] = []
+        with self._failing():
+            self._tell_all(protocol.CALL, cloudpickle.dumps((name, args, kwargs)))
+            frames = [(one, one.wait(self.step_timeout_s, f"in call({name!r})") or {}) for one in self._workers]
+        for one, frame in frames:
+            if "mistake" in frame:
+                mistakes.append(fault_from_data(frame["mistake"]))
+            else:
+                values.update(zip(one.environments, cloudpickle.loads(frame["value"]), strict=True))
+        if mistakes:
+            raise mistakes[0]
         return tuple(values[index] for index in range(self.num_envs))
 
     def _tell_all(self, command: int, payload: bytes) -> None:
         for one in self._workers:
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # found dead in _await
-                one.connection.sendall(bytes((command,)) + _framed(payload))
+            one.tell(command, payload)
+
+    def _infos(self, frame: dict[str, Any]) -> Infos:
+        dropped = set(frame["dropped"]) - self._dropped
+        if dropped:
+            self._dropped |= dropped
+            names = ", ".join(sorted(dropped))
+            warnings.warn(
+                f"infos that cannot cross a process without pickling are left out: {names}", RuntimeWarning, stacklevel=5
+            )
+        return [(index, unpack(info), unpack(final)) for index, info, final in frame["infos"]]
+
+    # -- faults and the end --------------------------------------------------------------------
+
+    def _replace(self, one: Remote, fault: EnvFault) -> None:
+        """Policy `restart`: a new worker for a dead one; else raise. All its environments lost their state, so
+        all go on to their next episode."""
+        if self.on_fault != "restart":
+            raise fault
+        in_flight = {part for part in one.owed if part >= 0} | set(one.answers)
+        while True:
+            self._count([fault])  # raises when there have been too many
+            try:
+                self._rebuild(one)
+                break
+            except EnvFault as another:
+                fault = another
+        one.answers = dict.fromkeys(in_flight)
+        one.lost = set(one.step_bytes) - in_flight
+        env, block = fault.env if fault.env in one.environments else one.first, self.block
+        fault.aftermath = (
+            f"its worker was replaced (pid {one.pid}) and its {len(one.environments)} environments begin their next "
+            f"episodes, environment {env} episode {block.episodes[env]}, seed {block.seeds[env]}"
+        )
+
+    def _rebuild(self, one: Remote) -> None:
+        one.bury()
+        block, asked = self.block, self.block.reset_mask.copy()
+        block.current[one.number] = -1
+        self._start(one, scout=False)
+        self._share(one)
+        one.wait(self.start_timeout_s, "while its environments were rebuilt")
+        block.reset_mask[:] = False
+        for _, rows in one.parts:
+            block.reset_mask[rows] = True
+        one.tell(protocol.RESET, cloudpickle.dumps(None))
+        try:
+            one.wait(self.step_timeout_s, "in the reset after a restart")
+        finally:
+            block.reset_mask[:] = asked
+        for _, rows in one.parts:
+            block.rewards[rows], block.terminated[rows] = 0.0, False
+            block.truncated[rows], block.restarted[rows] = True, True
+            for final, row in zip(block.final_observations, block.observations, strict=True):
+                final[rows] = row[rows]
 
     def kill(self) -> None:
         """End the workers at once, without asking. For a process that is about to leave."""
         for one in self._workers:
-            if one.process.pid is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(one.process.pid, signal.SIGKILL)
+            one.signal(signal.SIGKILL)
 
     @property
     def pids(self) -> list[int]:
-        """Process ids of the workers."""
-        return [one.process.pid for one in self._workers if one.process.pid is not None]
+        """Process ids of the workers; none after close."""
+        return [one.pid for one in self._workers if one.pid is not None]
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Ask, then terminate, then kill; bounded by about 3 seconds whatever the environments do."""
+        """Ask, then terminate, then kill: about 3 seconds at most, whatever the environments do. What an
+        environment raised in its `close` is raised when all are gone."""
+        if self.closed:
+            return
+        self.closed = True
         fault: EnvFault | None = None
         for one in self._workers:
             with contextlib.suppress(OSError):
-                one.connection.sendall(bytes((protocol.CLOSE,)))
-        deadline = time.monotonic() + CLOSE_GRACE_S
+                one.tell(protocol.CLOSE)
+        deadline = time.monotonic() + CLOSE_S
         for one in self._workers:
             try:
-                self._await(one, max(deadline - time.monotonic(), 0.01), "in close")
+                while len(one.owed) > 1:  # steps that nobody waits for any more
+                    one.wait(max(deadline - time.monotonic(), 0.01), "in close", spare=True)
+            except (EnvFault, OSError):
+                continue
+            try:
+                one.wait(max(deadline - time.monotonic(), 0.01), "in close", spare=True)
+                one.process.join(LEAVE_S)
             except (WorkerDied, EnvTimeout, OSError):
                 continue
             except EnvFault as error:
                 fault = fault or error
         self._finalizer()
+        assert self.block.memory is not None
+        self.block.memory.close()
         if fault is not None:
             raise fault
 
@@ -330,90 +333,28 @@ class ProcessVectorEnv(BatchVectorEnv):
 # -- helpers -------------------------------------------------------------------------------------
 
 
-def safe_start_method(wanted: str | None) -> str:
-    """The start method to use: `forkserver` where there is one, since it never copies a process that has
-    threads (torch's, say), and its workers share the imports they have in common; else `spawn`."""
-    if wanted is None:
-        return "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-    if wanted not in START_METHODS:
-        raise ValueError(f"expected a start method of {', '.join(START_METHODS)}, got {wanted!r}")
-    if wanted == "fork" and "torch" in sys.modules:
-        warnings.warn(
-            "fork after torch was imported: a worker may deadlock on a lock that a thread held. "
-            "Prefer --start-method forkserver",
-            RuntimeWarning,
-            stacklevel=3,
-        )
-    return wanted
+def _check_options(num_envs: int, workers: int | None, slices: str, step_timeout_s: float, start_timeout_s: float) -> None:
+    if num_envs < 1:
+        raise ValueError("expected at least one environment, got none")
+    if workers is not None and workers < 1:
+        raise ValueError(f"expected at least one worker, got {workers}")
+    if slices not in SLICES:
+        raise ValueError(f"expected slices as one of {', '.join(SLICES)}, got {slices!r}")
+    if not step_timeout_s > 0 or not start_timeout_s > 0:
+        raise ValueError(f"expected timeouts above 0 s, got {step_timeout_s} and {start_timeout_s}")
 
 
-@contextlib.contextmanager
-def _light_start(method: str) -> Iterator[None]:
-    """Start a worker without the caller's `__main__` and with one thread per library.
-
-    multiprocessing imports the main script again in every child, and with it whatever the script imports
-    (torch: 150 MB and seconds); it also asks for an `if __name__ == "__main__"` guard for that reason. Our
-    workers get their environments by cloudpickle and need none of it, so a blank module stands in for `__main__`.
-    """
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-    saved = {name: os.environ.get(name) for name in names}
-    main = sys.modules["__main__"]
-    if method != "fork":
-        sys.modules["__main__"] = types.ModuleType("__main__")
-    if method == "forkserver":
-        multiprocessing.set_forkserver_preload(["shoal.vector.worker"])
-    for name, value in saved.items():
-        os.environ[name] = value or "1"
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
-        for name, value in saved.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+def _owned(number: int, count: int, parts: list[slice], by_readiness: bool) -> list[tuple[int, slice]]:
+    """The rows of each slice that worker `number` of `count` owns."""
+    if by_readiness:
+        return [(number, parts[number])]
+    owned = []
+    for part, whole in enumerate(parts):
+        rows = cut(whole.stop - whole.start, count)[number]
+        if rows.stop > rows.start:
+            owned.append((part, slice(rows.start + whole.start, rows.stop + whole.start)))
+    return owned
 
 
-def _kill(one: _Worker) -> None:
-    if hasattr(one, "process") and one.process.is_alive():
-        one.process.kill()
-        one.process.join(2.0)
-
-
-def _kill_all(workers: list[_Worker]) -> None:
-    """End every worker: those still alive get SIGTERM, then SIGKILL."""
-    started = [one for one in workers if hasattr(one, "process") and one.process.pid is not None]
-    for one in started:
-        if hasattr(one, "connection"):
-            one.connection.close()
-    for one in started:
-        one.process.join(0.1)
-        if one.process.is_alive():
-            one.process.terminate()
-    deadline = time.monotonic() + TERMINATE_GRACE_S
-    for one in started:
-        one.process.join(max(deadline - time.monotonic(), 0.0))
-    for one in started:
-        _kill(one)
-
-
-def _shift(rows: slice, by: int) -> slice:
-    return slice(rows.start + by, rows.stop + by)
-
-
-def _framed(payload: bytes) -> bytes:
-    return len(payload).to_bytes(4, "little") + payload
-
-
-def _infos(frame: dict[str, Any] | None) -> Infos:
-    if frame is None:
-        return []
-    return [(index, protocol.unpack(info), protocol.unpack(final)) for index, info, final in frame["infos"]]
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return f"{signal.Signals(number).name} (signal {number})"
-    except ValueError:
-        return f"signal {number}"
+def _faults(frame: dict[str, Any]) -> list[EnvFault]:
+    return [fault_from_data(data) for data in frame["faults"]]

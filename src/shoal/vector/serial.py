@@ -7,15 +7,17 @@ from typing import Any
 
 import gymnasium as gym
 
-from shoal.vector.batch import BatchVectorEnv, cut
+from shoal.vector.batch import BatchVectorEnv, News, check_policy, cut
 from shoal.vector.block import Block
-from shoal.vector.chunk import Chunk, EnvFactory, Infos
+from shoal.vector.chunk import Chunk, EnvFactory, Infos, close_all, first_environment
 from shoal.vector.errors import EnvFault
 from shoal.vector.seeding import Stream
 
 
 class SerialVectorEnv(BatchVectorEnv):
     """Environments stepped one after another here. The reference that every other backend must equal.
+
+    An environment that kills its process or never returns takes this one with it; `process` does not.
 
     >>> envs = SerialVectorEnv([lambda: gym.make("CartPole-v1")] * 3)
     >>> observations, infos = envs.reset(seed=0)
@@ -35,8 +37,12 @@ class SerialVectorEnv(BatchVectorEnv):
         restart_window: int = 10_000,
         check_finite: bool = True,
     ) -> None:
-        probe = factories[0]()
-        block = Block(len(factories), probe.observation_space, probe.action_space)
+        self.chunks: list[Chunk] = []
+        if not factories:
+            raise ValueError("expected at least one environment, got none")
+        check_policy(on_fault, max_restarts, restart_window)
+        first_env = first_environment(factories[0])
+        block = Block(len(factories), first_env.observation_space, first_env.action_space)
         block.clear()
         super().__init__(
             block,
@@ -44,38 +50,51 @@ class SerialVectorEnv(BatchVectorEnv):
             stream=stream,
             max_restarts=max_restarts,
             restart_window=restart_window,
-            metadata=probe.metadata,
-            spec=probe.spec,
+            metadata=first_env.metadata,
+            spec=first_env.spec,
         )
-        probe.close()
         self._ready: list[Infos] = [[] for _ in self.slices]
-        self.chunks = [
-            Chunk(
-                factories[rows],
-                rows.start,
-                block,
-                stream=stream,
-                restart=on_fault == "restart",
-                check_finite=check_finite,
-            )
-            for rows in self.slices
-        ]
+        try:
+            for part, rows in enumerate(self.slices):
+                chunk = Chunk(
+                    factories[rows],
+                    rows.start,
+                    block,
+                    stream=stream,
+                    restart=on_fault == "restart",
+                    max_restarts=max_restarts,
+                    check_finite=check_finite,
+                    first_env=first_env if part == 0 else None,
+                )
+                self.chunks.append(chunk)
+        except EnvFault:
+            close_all(self.chunks)
+            raise
 
-    def _do_reset(self, options: dict[str, Any] | None) -> Infos:
-        return [entry for chunk in self.chunks for entry in chunk.reset(options)]
+    def _do_reset(self, options: dict[str, Any] | None) -> News:
+        infos = [entry for chunk in self.chunks for entry in chunk.reset(options)]
+        return infos, self._take_faults(*self.chunks)
 
     def _do_send(self, part: int) -> None:
         self._ready[part] = self.chunks[part].step()
 
-    def _do_recv(self, part: int) -> tuple[Infos, list[EnvFault]]:
-        chunk = self.chunks[part]
-        faults, chunk.faults = chunk.faults, []
-        return self._ready[part], faults
+    def _do_recv(self, part: int) -> News:
+        return self._ready[part], self._take_faults(self.chunks[part])
 
-    def _do_replay(self, index: int, episode: int, actions: Sequence[Any]) -> None:
-        for chunk, rows in zip(self.chunks, self.slices, strict=True):
-            if rows.start <= index < rows.stop:
-                chunk.replay(index - rows.start, episode, actions)
+    def _do_replay(self, plan: Sequence[tuple[int, Sequence[Any]]]) -> tuple[list[bool], list[EnvFault]]:
+        followed = [
+            chunk.replay(index - rows.start, *plan[index])
+            for chunk, rows in zip(self.chunks, self.slices, strict=True)
+            for index in range(rows.start, rows.stop)
+        ]
+        return followed, self._take_faults(*self.chunks)
+
+    @staticmethod
+    def _take_faults(*chunks: Chunk) -> list[EnvFault]:
+        faults = [fault for chunk in chunks for fault in chunk.faults]
+        for chunk in chunks:
+            chunk.faults = []
+        return faults
 
     @property
     def envs(self) -> list[gym.Env[Any, Any]]:
@@ -84,16 +103,12 @@ class SerialVectorEnv(BatchVectorEnv):
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """`getattr(env, name)` of every environment, called if it can be called."""
-        values = [env.get_wrapper_attr(name) for env in self.envs]
-        return tuple(value(*args, **kwargs) if callable(value) else value for value in values)
+        self._check_usable()
+        return tuple(value for chunk in self.chunks for value in chunk.call(name, args, kwargs))
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close every environment; the first fault is raised when all have been closed."""
-        fault: EnvFault | None = None
-        for chunk in self.chunks:
-            try:
-                chunk.close()
-            except EnvFault as error:
-                fault = fault or error
+        self.closed = True
+        fault = close_all(self.chunks)
         if fault is not None:
             raise fault

@@ -7,21 +7,12 @@ from __future__ import annotations
 
 import difflib
 import json
-import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
-ALIASES = {
-    "--n-envs": "--num-envs",
-    "--num-episodes": "--episodes",
-    "--lr": "--learning-rate",
-    "--checkpoint-dir": "--runs-dir",
-    "--save-dir": "--runs-dir",
-}
-BUDGETS = ("--steps", "--epochs", "--episodes")
-T = TypeVar("T")
+from shoal.cli.parsing import named, parse, switch, unalias
+from shoal.cli.training import train
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -35,12 +26,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         print(f"shoal {__version__}")
         sys.exit(0)
-    name, rest = args[0], _unalias(args[1:])
+    name, rest = args[0], unalias(args[1:])
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, COMMANDS, 1)
         _fail(f"unknown command {name!r}" + (f"; did you mean {near[0]!r}?" if near else "") + "\n\n" + _usage(), 2)
-    as_json = "--json" in rest
-    rest = [arg for arg in rest if arg != "--json"]
+    as_json, rest = switch(rest, "--json")
     try:
         sys.exit(COMMANDS[name][0](rest, as_json))
     except (ValueError, TypeError, FileNotFoundError, FileExistsError, ModuleNotFoundError) as error:
@@ -54,68 +44,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 # -- commands ------------------------------------------------------------------------------------
-
-
-def train(args: list[str], as_json: bool) -> int:
-    """Train a policy."""
-    resume, args = _take(args, "--resume")
-    reshard = "--reshard" in args
-    args = [arg for arg in args if arg != "--reshard"]
-    if args and not args[0].startswith("-"):
-        args = ["--task", *args]
-    if resume is not None:
-        result = _resume(resume, args, reshard)
-    else:
-        from shoal.config import TrainConfig
-        from shoal.tasks.presets import config_for, without_budget
-
-        task, _ = _take(args, "--task")
-        default = config_for(task or TrainConfig.task)
-        if any(arg.split("=")[0] in BUDGETS for arg in args):
-            default = without_budget(default)
-        config = _parse(TrainConfig, args, "shoal train TASK", default)
-        from shoal.train import train as run
-
-        result = run(config=config, command=shlex.join(["shoal", *sys.argv[1:]]))
-    if as_json:
-        print(json.dumps(result.to_json(), allow_nan=False))
-    else:
-        _after_training(result)
-    return 128 + result.signal if result.signal is not None else 0
-
-
-def _resume(resume: str, args: list[str], reshard: bool) -> Any:
-    from pathlib import Path
-
-    from shoal.config import TrainConfig, from_dict
-    from shoal.runs.store import Run
-    from shoal.tasks.presets import without_budget
-
-    root, _ = _take(args, "--runs-dir")
-    run = Run.open(resume, Path(root or "runs"))
-    config = from_dict(run.config)
-    if any(arg.split("=")[0] in BUDGETS for arg in args):
-        config = without_budget(config)
-    config = _parse(TrainConfig, args, "shoal train --resume RUN", config)
-    from shoal.train import train as go_on
-
-    return go_on(resume=run.path, config=config, reshard=reshard)
-
-
-def _after_training(result: Any) -> None:
-    mean = "-" if result.mean_return is None else f"{result.mean_return:,.1f}"
-    print(
-        f"{result.status}: {result.reason}\n"
-        f"{result.steps:,} steps, {result.episodes:,} episodes, mean return of the last 100: {mean}; "
-        f"{result.wall_s:,.1f} s ({result.cpu_s:,.1f} CPU-s)"
-    )
-    if result.restarts:
-        print(f"{result.restarts} environments were restarted after faults: see {result.run}/events.jsonl")
-    print(f"run      {result.run}")
-    print(f"report   {result.run}/report.html")
-    print(f"next     shoal evaluate {result.run}")
-    if result.status == "interrupted":
-        print(f"         shoal train --resume {result.run}")
 
 
 @dataclass(frozen=True)
@@ -136,7 +64,7 @@ class EvaluateArgs:
 
 def evaluate(args: list[str], as_json: bool) -> int:
     """Score a run on held-out episodes."""
-    given = _parse(EvaluateArgs, _named(args, "--run"), "shoal evaluate RUN")
+    given = parse(EvaluateArgs, named(args, "--run"), "shoal evaluate RUN")
     from shoal.evaluate import evaluate as score
 
     result = score(given.run, episodes=given.episodes, num_envs=given.num_envs, seed=given.seed, runs_dir=given.runs_dir)
@@ -157,7 +85,7 @@ def evaluate(args: list[str], as_json: bool) -> int:
 
 def tasks(args: list[str], as_json: bool) -> int:
     """List what can be trained."""
-    _parse(TasksArgs, args, "shoal tasks")
+    parse(TasksArgs, args, "shoal tasks")
     from shoal.tasks import listing
 
     rows = listing()
@@ -188,7 +116,7 @@ class BenchArgs:
 
 def bench(args: list[str], as_json: bool) -> int:
     """Measure throughput, backends and peers side by side."""
-    given = _parse(BenchArgs, _named(args, "--group"), "shoal bench GROUP")
+    given = parse(BenchArgs, named(args, "--group"), "shoal bench GROUP")
     from shoal import bench as measuring
 
     def say(text: str) -> None:
@@ -218,7 +146,7 @@ class ReportArgs:
 
 def report(args: list[str], as_json: bool) -> int:
     """Write a run's page."""
-    given = _parse(ReportArgs, _named(args, "--run"), "shoal report RUN")
+    given = parse(ReportArgs, named(args, "--run"), "shoal report RUN")
     from shoal.report import write_report
 
     path = write_report(given.run, runs_dir=given.runs_dir)
@@ -235,9 +163,6 @@ COMMANDS: dict[str, tuple[Callable[[list[str], bool], int], str]] = {
 }
 
 
-# -- parsing -------------------------------------------------------------------------------------
-
-
 def _usage() -> str:
     lines = [f"  shoal {about}" for _, about in COMMANDS.values()]
     return (
@@ -248,46 +173,7 @@ def _usage() -> str:
     )
 
 
-def _parse(kind: type[T], args: list[str], prog: str, default: T | None = None) -> T:
-    """Flags into a dataclass. tyro prints help and wrong flags, with the nearest ones; values out of range come here."""
-    import tyro
-
-    options: dict[str, Any] = {} if default is None else {"default": default}
-    config = (tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes)
-    return tyro.cli(kind, args=args, prog=prog, config=config, **options)
-
-
-def _unalias(args: list[str]) -> list[str]:
-    """The other familiar spelling of a flag: `--lr 1e-3` is `--learning-rate 1e-3`."""
-    out = []
-    for arg in args:
-        flag, equals, value = arg.partition("=")
-        flag = flag.replace("_", "-") if flag.startswith("--") else flag
-        out.append(ALIASES.get(flag, flag) + equals + value)
-    return out
-
-
-def _take(args: list[str], flag: str) -> tuple[str | None, list[str]]:
-    """The value of a flag, and the arguments without it."""
-    for i, arg in enumerate(args):
-        if arg == flag:
-            if i + 1 >= len(args):
-                raise ValueError(f"expected a value after {flag}")
-            return args[i + 1], args[:i] + args[i + 2 :]
-        if arg.startswith(flag + "="):
-            return arg.partition("=")[2], args[:i] + args[i + 1 :]
-    return None, args
-
-
-def _named(args: list[str], flag: str) -> list[str]:
-    """A first argument without a flag gets one."""
-    return [flag, *args] if args and not args[0].startswith("-") else args
-
-
 def _fail(text: str, code: int) -> None:
     print(f"shoal: {text}", file=sys.stderr)
     sys.exit(code)
 
-
-if __name__ == "__main__":
-    main()
