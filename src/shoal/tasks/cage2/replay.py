@@ -7,7 +7,6 @@ choices and memories are checked too.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from shoal.tasks.cage2.blue import blue_act
+from shoal.tasks.cage2.machine import compiled
 from shoal.tasks.cage2.minds import (
     BLINE,
     MEANDER,
@@ -38,7 +38,6 @@ from shoal.tasks.cage2.network import (
 from shoal.tasks.cage2.red import exploit_candidates, sessions
 from shoal.tasks.cage2.step import STATE, conclude, start, write_bits
 from shoal.tasks.cage2.traces import COMPARED, STEP, describe, load
-from shoal.vector.link import Linker
 
 SCRIPTED = 3  # a red whose choices come from nowhere but the recording (the fuzz files)
 RED_NAMES = ("bline", "meander", "sleep", "scripted")
@@ -99,11 +98,17 @@ def predict_step(s: Any, given: Any, out: Any) -> Any:
         else:
             possible = possible and candidates >> given.red_exploit & 1 == 1
     cost = conclude(s, deployed, revealed, given.red_exploit, given.detected)
-    out.blue_action = given.blue_action
-    out.red_type = given.red_type
-    out.red_target = given.red_target
-    out.red_exploit = given.red_exploit
-    out.reward = -0.1 * cost
+    write_step(s, given.blue_action, cost, out)
+    return possible
+
+
+def write_step(s: Any, action: int, cost: int, out: Any) -> None:
+    """The state after a step as a recording would have it."""
+    out.blue_action = action
+    out.red_type = s.red_type
+    out.red_target = s.red_target
+    out.red_exploit = s.red_exploit
+    out.reward = -cost / 10.0
     out.blue_success = s.blue_success
     out.red_success = s.red_success
     out.detected = s.detected
@@ -115,9 +120,10 @@ def predict_step(s: Any, given: Any, out: Any) -> Any:
         out.decoys[host] = s.decoys[host]
         out.malware[host] = s.malware >> host & 1
         out.red_ports[host] = s.red_ports[host]
-    out.flags[0] = s.ot_running
-    out.flags[1] = s.ot_killable
-    out.flags[2] = s.ot_known
+    flags = out["flags"]  # not out.flags: in plain Python every NumPy value has flags of its own
+    flags[0] = s.ot_running
+    flags[1] = s.ot_killable
+    flags[2] = s.ot_known
     out.red_known[0] = s.known_addresses
     out.red_known[1] = s.known_hostnames
     out.red_known[2] = s.known_subnets
@@ -126,7 +132,6 @@ def predict_step(s: Any, given: Any, out: Any) -> Any:
     out.red_agent[2] = s.exploited
     out.red_agent[3] = s.escalated
     out.red_agent[4] = s.scanned_subnets
-    return possible
 
 
 def predict_all(states: Any, reds: Any, recorded: Any, predicted: Any, possible: Any) -> None:
@@ -136,14 +141,6 @@ def predict_all(states: Any, reds: Any, recorded: Any, predicted: Any, possible:
         start(s, reds[episode])
         for t in range(recorded.shape[1]):
             possible[episode, t] = predict_step(s, recorded[episode, t], predicted[episode, t])
-
-
-@functools.cache
-def compiled(function: Any) -> Any:
-    """A scalar function of this package as machine code."""
-    import numba
-
-    return Linker(numba.njit(nogil=True, error_model="numpy")).link(function)
 
 
 def reds_of(recorded: np.ndarray) -> np.ndarray:
