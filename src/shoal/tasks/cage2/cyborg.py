@@ -1,0 +1,145 @@
+"""The real CybORG 2.1 as a Gymnasium environment with our observations and actions.
+
+For training or evaluation on the system itself, over the `process` backend; it does about 250 steps a second.
+CybORG is an optional dependency, imported when an environment is made.
+"""
+
+from __future__ import annotations
+
+import importlib
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from shoal.tasks.cage2.env import MIX, make
+from shoal.tasks.cage2.memory import (
+    MEMORY,
+    MEMORY_FEATURES,
+    forget,
+    remember_bits,
+    write_features,
+    write_useful,
+)
+from shoal.tasks.cage2.minds import REDS
+from shoal.tasks.cage2.network import NUM_ACTIONS, NUM_BITS
+
+INSTALL = (
+    "CybORG 2.1 is not installed; install it with: pip install "
+    '"git+https://github.com/cage-challenge/cage-challenge-2@26ce1c1#subdirectory=CybORG"'
+)
+AGENTS = {"bline": "B_lineAgent", "meander": "RedMeanderAgent", "sleep": "SleepAgent"}
+
+
+class CyborgMissing(ImportError):
+    """CybORG is not installed; the message says how to install it."""
+
+
+class CyborgEnv(gym.Env[Any, int]):
+    """Scenario2 of an installed CybORG, with the options and spaces of `env.make`.
+
+    It has no seed argument: Python's and NumPy's global generators are seeded before each construction and
+    reset, from this environment's own generator, so an environment in a process of its own is reproducible.
+    """
+
+    metadata = {"render_modes": []}  # noqa: RUF012
+
+    def __init__(
+        self,
+        horizon: int | Sequence[int] = 100,
+        red: str = "mixed",
+        features: str = "memory",
+        mask: str = "useful",
+        mix: Sequence[float] = MIX,
+    ) -> None:
+        options = make(horizon, red, features, mask, mix)  # checks them, and says what the spaces are
+        self.observation_space, self.action_space = options.observation_space, options.action_space
+        self.horizons, self.shares = options.horizons, options.shares
+        self.remembers, self.masks = features == "memory", mask == "useful"
+        self._wrapper_of = _load()
+        self._wrappers: dict[str, Any] = {}  # by red agent; building one takes a second
+        self._memory = np.zeros(1, MEMORY).view(np.recarray)[0]
+        self._steps = self._horizon = 0
+        self.red = ""
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Draw red and horizon, begin an episode; info names the red agent."""
+        super().reset(seed=seed)
+        self.red = REDS[int(self.np_random.choice(len(REDS), p=self.shares))]
+        self._horizon = self.horizons[int(self.np_random.integers(len(self.horizons)))]
+        self._steps = 0
+        episode_seed = int(self.np_random.integers(2**31))
+        _seed_globals(episode_seed)
+        if self.red not in self._wrappers:
+            self._wrappers[self.red] = self._wrapper_of(self.red)
+            _seed_globals(episode_seed)
+        bits = _checked_bits(self._wrappers[self.red].reset())
+        forget(self._memory)
+        return self._observation(bits), {"red": self.red}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """One step; terminated at the horizon. The real `done` is never True and is not asked."""
+        if not 0 <= int(action) < NUM_ACTIONS:
+            raise ValueError(f"action: expected 0..{NUM_ACTIONS - 1}, got {action}")
+        observed, reward, _, _ = self._wrappers[self.red].step(int(action))
+        bits = _checked_bits(observed)
+        remember_bits(self._memory, bits, int(action))
+        self._steps += 1
+        # CybORG rounds to one decimal; what is left is the noise of its sums.
+        return (
+            self._observation(bits),
+            round(float(reward), 1),
+            self._steps >= self._horizon,
+            False,
+            {"red": self.red},
+        )
+
+    def _observation(self, bits: np.ndarray) -> Any:
+        """Blue's bits, its memory and its mask, by the functions that the kernel runs."""
+        out = np.zeros(MEMORY_FEATURES if self.remembers else NUM_BITS, np.uint8)
+        out[:NUM_BITS] = bits
+        if self.remembers:
+            write_features(self._memory, out)
+        if not self.masks:
+            return out
+        mask = np.zeros(NUM_ACTIONS, np.int8)
+        write_useful(self._memory.standing, bits, mask)
+        return {"obs": out, "action_mask": mask}
+
+
+def _load() -> Any:
+    """A function that builds the challenge's wrapper for a red agent; CyborgMissing without CybORG."""
+    try:
+        package = importlib.import_module("CybORG")
+        agents = importlib.import_module("CybORG.Agents")
+        wrappers = importlib.import_module("CybORG.Agents.Wrappers")
+    except ImportError as error:
+        raise CyborgMissing(f"{INSTALL} ({error})") from None
+    scenario = Path(str(package.__file__)).parent / "Shared" / "Scenarios" / "Scenario2.yaml"
+
+    def build(red: str) -> Any:
+        cyborg = package.CybORG(str(scenario), "sim", agents={"Red": getattr(agents, AGENTS[red])})
+        return wrappers.ChallengeWrapper(env=cyborg, agent_name="Blue")
+
+    return build
+
+
+def _seed_globals(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 - CybORG draws from the global generators
+
+
+def _checked_bits(observed: Any) -> np.ndarray:
+    """uint8[52] from what the wrapper returned, or an error that says what is wrong with this CybORG."""
+    bits = np.asarray(observed)
+    if bits.shape != (NUM_BITS,) or not np.isin(bits, (0, 1)).all():
+        raise ValueError(
+            f"CybORG returned an observation of shape {bits.shape} with values {np.unique(bits)[:5]}, "
+            f"expected {NUM_BITS} bits; is it version 2.1 (cage-challenge-2) with ChallengeWrapper?"
+        )
+    return bits.astype(np.uint8)

@@ -1,0 +1,90 @@
+"""The challenge's score: means over {bline, meander, sleep} x {30, 50, 100} steps and their sum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from shoal.tasks.cage2.env import HORIZONS, make_vec
+from shoal.tasks.cage2.minds import REDS
+from shoal.tasks.cage2.network import RULES
+from shoal.vector.seeding import Stream
+
+# Sums that others have published (WORKFLOWS.md); scores under different rules are not comparable.
+FINAL_RULES = "final challenge rules"
+PUBLISHED = (
+    {"name": "CardiffUni", "sum": -54.57, "rules": FINAL_RULES},
+    {"name": "Keeping-it-RL", "sum": -56.9, "rules": FINAL_RULES},
+    {"name": "Mindrake", "sum": -57.05, "rules": FINAL_RULES},
+    {"name": "plain PPO", "sum": -73.98, "rules": FINAL_RULES},
+    {"name": "CardiffUni's agent, measured by a user", "sum": -86.0, "rules": RULES},
+)
+
+
+def rollout(
+    act: Callable[[Any, np.ndarray], np.ndarray],
+    red: str,
+    episodes: int,
+    seed: int = 0,
+    features: str = "memory",
+    mask: str = "useful",
+    num_envs: int = 1000,
+) -> np.ndarray:
+    """Returns of any policy against a red agent: float64[episode, 3], at 30, 50 and 100 steps.
+
+    `act(observations, begun) -> actions`; `begun` bool[N] marks first observations. The policy is not told
+    the horizon, so the shorter ones are prefixes of the same episodes. Evaluation seeds are never training's.
+    """
+    if episodes < 1:
+        raise ValueError(f"episodes: expected at least 1, got {episodes}")
+    num_envs = min(num_envs, episodes)
+    longest = max(HORIZONS)
+    envs = make_vec(num_envs, stream=Stream.EVALUATE, horizon=longest, red=red, features=features, mask=mask)
+    batches = []
+    for batch in range(-(-episodes // num_envs)):
+        observations, _ = envs.reset(seed=seed if batch == 0 else None)
+        begun = np.ones(num_envs, np.bool_)
+        tenths = np.zeros((num_envs, longest), np.int64)
+        for step in range(longest):
+            observations, rewards, *_ = envs.step(act(observations, begun))
+            tenths[:, step] = np.rint(rewards * 10)
+            begun = np.zeros(num_envs, np.bool_)
+        batches.append(np.stack([tenths[:, :h].sum(axis=1) / 10 for h in HORIZONS], axis=1))
+    envs.close()
+    return np.concatenate(batches)[:episodes]
+
+
+def summarise(returns: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """The nine cells and their sum, from float64[episode, 3] per red agent; intervals are 95 %, normal.
+
+    >>> zero = {red: np.zeros((4, 3)) for red in REDS}
+    >>> summarise(zero)["sum"]["mean"]
+    0.0
+    """
+    missing = [red for red in REDS if red not in returns]
+    if missing:
+        raise ValueError(f"returns: expected all of {', '.join(REDS)}, missing {', '.join(missing)}")
+    cells = []
+    for red in REDS:
+        for column, horizon in enumerate(HORIZONS):
+            values = returns[red][:, column]
+            cells.append({"red": red, "horizon": horizon, **_interval(values), **_tail(values)})
+    # The three horizons of one episode are one observation: their sum carries the covariance.
+    sums = [_interval(returns[red].sum(axis=1)) for red in REDS]
+    mean, error = sum(s["mean"] for s in sums), float(np.sqrt(sum(s["se"] ** 2 for s in sums)))
+    total = {"mean": mean, "se": error, "low": mean - 1.96 * error, "high": mean + 1.96 * error}
+    return {"rules": RULES, "cells": cells, "sum": total, "published": list(PUBLISHED)}
+
+
+def _interval(values: np.ndarray) -> dict[str, float]:
+    mean = float(values.mean())
+    error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+    return {"mean": mean, "se": error, "low": mean - 1.96 * error, "high": mean + 1.96 * error}
+
+
+def _tail(values: np.ndarray) -> dict[str, float | int]:
+    """Rare disasters hide in means."""
+    low, middle = (float(q) for q in np.quantile(values, (0.05, 0.5)))
+    return {"episodes": len(values), "q05": low, "median": middle, "worst": float(values.min())}
