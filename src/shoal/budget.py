@@ -44,7 +44,9 @@ class Budget:
         if self.epochs is None:
             length = f"{self.asked}: the run ends with the epoch ({self.steps_per_epoch:,} steps) that completes them"
         else:
-            length = f"{self.asked}: {self.epochs:,} epochs of {self.steps_per_epoch:,} steps, {self.total_steps:,} in all"
+            length = (
+                f"{self.asked}: {self.epochs:,} epochs of {self.steps_per_epoch:,} steps, {self.total_steps:,} in all"
+            )
         lines = [f"budget {length}"]
         if self.target_return is not None:
             lines.append(f"stops early when the last 100 episodes return {self.target_return:g} on average")
@@ -53,7 +55,7 @@ class Budget:
     def progress(self, learner: Learner) -> float:
         """0 at the start, 1 at the end; asked before an epoch, it drives that epoch's schedules."""
         if self.epochs is not None:
-            return learner.epoch / self.epochs
+            return min(learner.epoch / self.epochs, 1.0)
         return min(learner.tracker.completed / (self.episodes or 1), 1.0)
 
     def eta_s(self, learner: Learner) -> float | None:

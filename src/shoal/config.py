@@ -140,8 +140,8 @@ class PPOConfig:
             _whole("hidden", width, 1)
         if self.network == "shared" and (self.policy_epochs or self.value_epochs):
             raise ValueError(
-                "expected separate networks with --policy-epochs or --value-epochs: with a shared trunk the passes of one "
-                "would move the other. Add --network separate"
+                "expected separate networks with --policy-epochs or --value-epochs: with a shared trunk the passes of "
+                "one would move the other. Add --network separate"
             )
 
 
@@ -229,7 +229,11 @@ def group_of(name: str) -> str:
 def to_dict(config: Any) -> dict[str, Any]:
     """A config as plain data for JSON."""
     return {
-        f.name: to_dict(value) if dataclasses.is_dataclass(value) else list(value) if isinstance(value, tuple) else value
+        f.name: to_dict(value)
+        if dataclasses.is_dataclass(value)
+        else list(value)
+        if isinstance(value, tuple)
+        else value
         for f in fields(config)
         for value in [getattr(config, f.name)]
     }

@@ -12,7 +12,7 @@ from torch import nn
 
 from shoal import _make_callable
 from shoal.learn.deploy import DeployedPolicy, load_policy
-from shoal.tasks import env_id
+from shoal.tasks import environment
 from shoal.train import parse_env_kwargs
 from shoal.vector.layout import Array
 from shoal.vector.make import make_vec
@@ -85,7 +85,8 @@ def evaluate(
     policy = load_policy(run, network=network, runs_dir=runs_dir)
     config = policy.config
     seed = config.run.seed if seed is None else seed
-    if env is None and env_id(config.task) not in gym.registry:
+    made, kwargs = (env, {}) if env is not None else environment(config.task, parse_env_kwargs(config.env_kwargs))
+    if isinstance(made, str) and made not in gym.registry:
         raise ValueError(
             f"the run was trained on an environment of its own, {config.task!r}, which is not registered with Gymnasium: "
             "evaluate it from Python with env=, as it was trained"
@@ -95,11 +96,10 @@ def evaluate(
     }  # fmt: skip
     for mode, deterministic in (("deterministic", True), ("sampled", False)):
         envs = make_vec(
-            env if env is not None else env_id(config.task),
+            made,
             num_envs,
-            backend="auto" if num_envs > 1 else "compiled" if _compiled(env_id(config.task), env) else "serial",
             stream=Stream.EVALUATE,
-            env_kwargs=parse_env_kwargs(config.env_kwargs),
+            env_kwargs=kwargs,
         )
         try:
             returns, lengths = play(policy, Stepper(envs), episodes, seed, deterministic)
@@ -134,10 +134,6 @@ def play(
             totals[env] = lengths[env] = 0
     done = sorted(done)[:episodes]
     return [entry[2] for entry in done], [entry[3] for entry in done]
-
-
-def _compiled(task: str, env: Any) -> bool:
-    return hasattr(env, "observe") if env is not None else task.startswith("shoal/")
 
 
 _make_callable(__name__)  # so that shoal.evaluate(...) works beside `from shoal.evaluate import ...`

@@ -108,14 +108,16 @@ class Journal:
             self.tell(f"environment restarted after: {fault}", event="restart")
         self._faults_noted = len(faults)
         entropy, kl = row.get("policy/entropy"), row.get("policy/kl")
-        if entropy is not None and learner.agent.kind.num_masks > 1:
-            if entropy < COLLAPSED_ENTROPY * math.log(learner.agent.kind.num_masks):
-                self._alarm("entropy collapse", f"entropy {entropy:.2g}: the policy hardly explores any more")
+        most = sum(math.log(n) for n in learner.agent.kind.choices)  # of a uniform policy; 0 for a continuous one
+        if most > 0 and entropy is not None and entropy < COLLAPSED_ENTROPY * most:
+            self._alarm("entropy collapse", f"entropy {entropy:.2g}: the policy hardly explores any more")
         if kl is not None and not kl <= BLOWN_UP_KL:
             self._alarm("kl blow-up", f"KL {kl:.3g} in one update: lower --learning-rate or set --target-kl")
         for guard in ("guard/skipped_steps", "guard/restored_updates"):
             if row.get(guard):
-                self._alarm(guard, f"{row[guard]:.0f} in epoch {row['epoch']}: non-finite numbers were kept out of the weights")
+                self._alarm(
+                    guard, f"{row[guard]:.0f} in epoch {row['epoch']}: non-finite numbers were kept out of the weights"
+                )
 
     def _alarm(self, name: str, text: str) -> None:
         if name not in self._alarms:

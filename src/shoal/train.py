@@ -25,7 +25,7 @@ from shoal.learn.sizing import check_memory, choose_num_envs, choose_threads
 from shoal.report import write_report
 from shoal.runs.store import Run
 from shoal.runs.tracking import check_names
-from shoal.tasks import env_id
+from shoal.tasks import environment
 from shoal.tasks.presets import BUDGETS, config_for, without_budget
 from shoal.vector.choose import step_cost_s
 from shoal.vector.errors import EnvFault
@@ -163,8 +163,9 @@ def make_envs(config: TrainConfig, env: Any, say: Callable[[str], None]) -> Any:
     """The run's environments."""
     vector = config.vector
     assert vector.num_envs != "auto"  # settled before
+    made, kwargs = (env, {}) if env is not None else environment(config.task, parse_env_kwargs(config.env_kwargs))
     return make_vec(
-        env if env is not None else env_id(config.task),
+        made,
         vector.num_envs,
         backend=vector.backend,
         workers=vector.workers,
@@ -175,7 +176,7 @@ def make_envs(config: TrainConfig, env: Any, say: Callable[[str], None]) -> Any:
         on_fault=vector.on_fault,
         max_restarts=vector.max_restarts,
         restart_window=vector.restart_window,
-        env_kwargs=parse_env_kwargs(config.env_kwargs),
+        env_kwargs=kwargs,
         say=say,
     )
 

@@ -67,16 +67,20 @@ def test_a_huge_log_ratio_stays_finite(distance: float, advantage: float) -> Non
 
 def test_value_loss_by_hand() -> None:
     """Half the mean square; with a clip the worse of the plain and the clipped error counts."""
-    values, targets, old = torch.tensor([2.0, 0.5]), torch.tensor([1.0, 1.0]), torch.tensor([0.0, 0.0])
-    assert float(value_loss(values, targets, old, None)) == pytest.approx(0.5 * (1 + 0.25) / 2)
-    # Clipped to 0.2: estimates 0.2 and 0.2, errors 0.64 and 0.64; plain errors 1 and 0.25.
-    assert float(value_loss(values, targets, old, 0.2)) == pytest.approx(0.5 * (1 + 0.64) / 2)
+    values, targets, old = torch.tensor([2.0, 0.5]), torch.tensor([1.0, 1.0]), torch.tensor([0.5, 0.0])
+    assert value_loss(values, targets, old, None).item() == pytest.approx(0.5 * (1 + 0.25) / 2)
+    # Clipped to 0.2: estimates 0.7 and 0.2, errors 0.09 and 0.64; plain errors 1 and 0.25.
+    assert value_loss(values, targets, old, 0.2).item() == pytest.approx(0.5 * (1 + 0.64) / 2)
+    # Clipped to 1: estimates 1.5 and 0.5; the plain errors count.
+    assert value_loss(values, targets, old, 1.0).item() == pytest.approx(0.5 * (1 + 0.25) / 2)
 
 
 def test_value_clip_stops_the_gradient_of_a_far_estimate() -> None:
-    """An estimate that moved beyond the clip range towards its target is not pushed on."""
+    """An estimate that moved from 0.5 beyond the clip range towards its target counts as 0.7 and is not pushed on."""
     values = torch.tensor([0.9], requires_grad=True)
-    value_loss(values, torch.tensor([1.0]), torch.tensor([0.0]), 0.2).backward()
+    loss = value_loss(values, torch.tensor([1.0]), torch.tensor([0.5]), 0.2)
+    loss.backward()
+    assert loss.item() == pytest.approx(0.5 * 0.3**2)
     assert values.grad.tolist() == [0.0]
 
 

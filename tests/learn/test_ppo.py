@@ -88,6 +88,20 @@ def test_metrics_of_a_single_step_by_hand() -> None:
     assert metrics["value/explained_variance"] == pytest.approx(explained, rel=1e-4)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_entropy_bonus_makes_a_policy_less_certain(kind) -> None:
+    """With nothing else to gain, the weight of the entropy moves it up."""
+    ppo = learner(kind, entropy_coef=1.0, learning_rate=1e-2, normalise_advantages=False, max_grad_norm=10.0)
+    with torch.no_grad():
+        ppo.network.policy_head.weight.normal_(0.0, 1.0, generator=torch.Generator().manual_seed(1))
+    batch = batch_for(ppo)
+    batch.advantages[:] = 0.0
+    before = float(ppo.kind.entropy(ppo.network.policy(batch.features)).mean().detach())
+    ppo.update(batch, 0.0, shuffle())
+    after = float(ppo.kind.entropy(ppo.network.policy(batch.features)).mean().detach())
+    assert after > before + 0.01
+
+
 def test_explained_variance_ignores_a_constant_error() -> None:
     """1 for estimates off by a constant, 0 for a constant estimate, no number where targets do not vary."""
     ppo = learner()
@@ -227,9 +241,11 @@ def test_one_good_step_ends_a_row_of_bad_ones() -> None:
 
 
 def break_weights(ppo: PPO) -> None:
-    """Make every optimiser step write an infinity."""
+    """Make every optimiser step write an infinity, beside what it does."""
+    plain = ppo.optimiser.step
 
     def step(*_):
+        plain()
         with torch.no_grad():
             ppo.parameters[0].fill_(math.inf)
 

@@ -171,7 +171,11 @@ def test_slices_fill_the_same_rows_as_lockstep() -> None:
     assert torch.equal(one.actions, other.actions)
     torch.testing.assert_close(one.params, other.params)
     finals = [
-        {(t, int(env)): leaf.tolist() for t, envs, (leaves,) in r.finals for env, leaf in zip(envs, leaves, strict=True)}
+        {
+            (t, int(env)): leaf.tolist()
+            for t, envs, (leaves,) in r.finals
+            for env, leaf in zip(envs, leaves, strict=True)
+        }
         for r in rollouts
     ]
     assert finals[0] == finals[1]
@@ -185,6 +189,19 @@ def test_the_last_observation_becomes_the_first() -> None:
     learner.update(learner.estimate(learner.collector.rollout), 0.0)
     assert np.array_equal(learner.collector.current()[0], last)
     assert np.array_equal(learner.collect().observations[0][0], last)
+    learner.env.close()
+
+
+def test_final_observations_are_those_of_this_rollout() -> None:
+    """One for every truncated transition of the rollout, none left over from the one before."""
+    learner = learner_for(vector("serial"), rollout_steps=20)
+    for _ in range(3):
+        rollout = learner.collect()
+        kept = sorted((t, int(env)) for t, envs, _ in rollout.finals for env in envs)
+        cut_short = rollout.truncated & ~rollout.terminated
+        assert kept == [tuple(place) for place in np.argwhere(cut_short).tolist()]
+        assert len(kept) > 5
+        learner.update(learner.estimate(rollout), 0.0)
     learner.env.close()
 
 
@@ -293,7 +310,14 @@ def test_memory_estimate_is_from_above() -> None:
     """The arrays of a rollout take no more than what was announced."""
     learner = learner_for(vector("serial", masked=True), rollout_steps=64)
     rollout = learner.collector.rollout
-    arrays = [*rollout.observations, rollout.rewards, rollout.terminated, rollout.truncated, rollout.valid, rollout.broken]
+    arrays = [
+        *rollout.observations,
+        rollout.rewards,
+        rollout.terminated,
+        rollout.truncated,
+        rollout.valid,
+        rollout.broken,
+    ]
     used = sum(array.nbytes for array in arrays) + sum(t.nbytes for t in (rollout.actions, rollout.params))
     assert used < Rollout.bytes_needed(64, ENVS, learner.agent.features, learner.agent.kind)
     learner.env.close()

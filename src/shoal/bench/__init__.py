@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ def run(group: str, *, full: bool = False, say: Callable[[str], None] = lambda t
     """
     if group not in GROUPS:
         raise ValueError(f"expected a group of {', '.join(GROUPS)}, got {group!r}")
+    say(load_warning())
     if group == "vector":
         from shoal.bench import vector
 
@@ -22,3 +24,12 @@ def run(group: str, *, full: bool = False, say: Callable[[str], None] = lambda t
     from shoal.bench import ppo
 
     return [row.to_json() for row in ppo.run(say, full)]
+
+
+def load_warning() -> str:
+    """How busy this machine is with other things: every ratio to a peer with more processes suffers from it."""
+    from shoal.runs.provenance import cores_usable
+
+    load, cores = os.getloadavg()[0], cores_usable()
+    busy = ": other programs are running, the figures will be off" if load > 0.25 * cores else ""
+    return f"load {load:.2f} on {cores} cores before the measurement{busy}"

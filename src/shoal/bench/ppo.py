@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.bench import learning, solve
-from shoal.bench.contest import Contestant, PeerMissing, interleave, ratios, speeds, summary
+from shoal.bench.contest import Contestant, PeerMissing, busy_note, interleave, ratios, speeds, summary
 from shoal.bench.rows import Row
 
 NUM_ENVS, ROLLOUT, MINIBATCH, EPOCHS = 64, 128, 2048, 4
@@ -59,7 +59,7 @@ def speed(say: Callable[[str], None]) -> list[Row]:
         }
         over, over_cpu = ratios(found, task, "sb3"), ratios(found, task, "sb3", "cpu_s")
         rows += [
-            Row(title, statistics.median(over), "x", bar, detail={**detail, **summary(over)}),
+            Row(title, statistics.median(over), "x", bar, note=busy_note(found), detail={**detail, **summary(over)}),
             Row(f"{title}, per CPU-second", statistics.median(over_cpu), "x", detail=summary(over_cpu)),
         ]
     return rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -84,10 +85,11 @@ def as_stored(rows: Sequence[Row], result: dict[str, Any]) -> list[Row]:
 
 def measure(name: str, rows: Callable[[Callable[[str], None]], list[Row]]) -> None:
     """Main of a script in benchmarks/: measure, show, store."""
+    load = os.getloadavg()[0]
     found = rows(print_line)
     for row in found:
         print_line(json.dumps(row.to_json()))
-    write(name, f"python benchmarks/{name}.py", found)
+    write(name, f"python benchmarks/{name}.py", found, load_before=round(load, 2))
 
 
 def print_line(text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from shoal.bench import compiled, startup
 from shoal.bench.contest import (
     Contestant,
     PeerMissing,
+    busy_note,
     in_fresh_process,
     interleave,
     ratios,
@@ -18,11 +20,10 @@ from shoal.bench.contest import (
     summary,
 )
 from shoal.bench.rows import Row
-from shoal.vector.process import usable_cores
+from shoal.runs.provenance import cores_usable
 
 Say = Callable[[str], None]
 NUM_ENVS = 64
-_BUSY_SHARE = 0.9  # an ideal that got less of the cores than this was not alone on the machine
 _BY = "shoal.bench.contestants:"
 
 # (name, environment, rounds, seconds of a block, bar in % of the ideal, bar in times the better peer)
@@ -61,7 +62,7 @@ def synthetic(
     name: str, env: dict[str, Any], rounds: int, seconds: float, share: float, times: float | None, say: Say
 ) -> list[Row]:
     """The process backend beside the ideal and the peers, on an environment that burns CPU time."""
-    cores = usable_cores()
+    cores = cores_usable()
     title = f"process, {name}, {NUM_ENVS} environments"
     ours, options, peers = "FirstReady", {}, []
     if times is not None:
@@ -84,9 +85,11 @@ def synthetic(
     say(f"{title}: " + ", ".join(f"{who} {speed:,.0f} steps/s" for who, speed in fastest.items()))
     of_ideal = [100 * ratio for ratio in ratios(found, "shoal", "ideal")]
     per_cpu = [100 * ratio for ratio in ratios(found, "shoal", "ideal", "cpu_s")]
-    got = [turn["ideal"]["cpu_s"] / turn["ideal"]["wall_s"] / cores for turn in found]
-    note = busy_note(statistics.median(got))
-    detail = {"steps_per_s": {who: round(speed) for who, speed in fastest.items()}}
+    note = busy_note(found)
+    detail = {
+        "steps_per_s": {who: round(speed) for who, speed in fastest.items()},
+        "steps_per_cpu_s": {who: round(statistics.median(speeds(found, who, "cpu_s"))) for who in fastest},
+    }
     rows = [
         Row(f"{title}: share of the {cores}-core ideal", statistics.median(of_ideal),
             "%", share, note=note, detail={**detail, **summary(of_ideal)}),
@@ -101,13 +104,6 @@ def synthetic(
     return [*rows, Row(better, statistics.median(over), "x", times, note=note, detail={**detail, **summary(over)})]
 
 
-def busy_note(share: float) -> str:
-    """A warning when other programs had part of the machine: then whoever has more processes gets more of it."""
-    if share >= _BUSY_SHARE:
-        return ""
-    return f"other programs were running: the ideal got {share:.0%} of the cores; measure again on an idle machine"
-
-
 def cartpole(say: Say) -> list[Row]:
     """`--backend auto` against Gymnasium's own default."""
     options = {"env": "CartPole-v1", "num_envs": NUM_ENVS}
@@ -119,7 +115,7 @@ def cartpole(say: Say) -> list[Row]:
     detail = {f"{who} steps/s": round(statistics.median(speeds(found, who))) for who in ("shoal", "gymnasium")}
     say(f"CartPole-v1, {NUM_ENVS} environments: {detail}")
     title = f"CartPole-v1, {NUM_ENVS} environments, --backend auto: over Gymnasium Sync"
-    return [Row(title, statistics.median(over), "x", 1.5, detail={**detail, **summary(over)})]
+    return [Row(title, statistics.median(over), "x", 1.5, note=busy_note(found), detail={**detail, **summary(over)})]
 
 
 def auto(say: Say) -> list[Row]:
@@ -164,8 +160,6 @@ def auto_case(env: str | dict[str, Any], num_envs: int) -> dict[str, Any]:
 
 def turns(timed: dict[str, Any], rounds: int, seconds: float) -> dict[str, Sequence[float]]:
     """Steps per second, round by round, of things in this process that take turns."""
-    import time
-
     found: dict[str, list[float]] = {name: [] for name in timed}
     for turn in range(rounds + 1):  # the first warms up
         for name, one in timed.items():

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import shlex
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,15 +46,10 @@ def _with_flags(args: list[str], default: Any, options: type[Any]) -> Any:
     from shoal.config import TrainConfig
     from shoal.tasks import options_to_kwargs
 
-    @dataclass(frozen=True)
-    class Both:
-        """One training run."""
-
-        config: TrainConfig
-        task_options: options  # type: ignore[valid-type]
-
+    both_kinds = [("config", TrainConfig), ("task_options", options)]
+    Both = dataclasses.make_dataclass("Both", both_kinds, frozen=True, namespace={"__doc__": "One training run."})
     given, _ = take(args, "--env-kwargs")
-    both = parse(Both, args, f"shoal train {default.task}", Both(default, options(**json.loads(default.env_kwargs))))
+    both: Any = parse(Both, args, f"shoal train {default.task}", Both(default, options(**json.loads(default.env_kwargs))))
     if given is not None:
         raise ValueError(f"{default.task} has flags of its own ({_flags(options)}): use them in place of --env-kwargs")
     return dataclasses.replace(both.config, env_kwargs=options_to_kwargs(both.task_options))

@@ -54,8 +54,8 @@ class Agent:
         for method in ("policy", "value"):
             if not callable(getattr(network, method, None)):
                 raise TypeError(
-                    f"a network needs the methods policy(features) -> [B, {self.kind.num_params}] and value(features) -> [B]; "
-                    f"{type(network).__name__} has no {method}"
+                    f"a network needs the methods policy(features) -> [B, {self.kind.num_params}] and "
+                    f"value(features) -> [B]; {type(network).__name__} has no {method}"
                 )
         self.network = network.to(self.device).eval()
         self._check_outputs()
@@ -128,6 +128,8 @@ class Agent:
 def check_device(name: str) -> None:
     """Refuse a device that is not there, with what to do."""
     if name == "cuda" and not torch.cuda.is_available():
-        raise RuntimeError("--device cuda: torch sees no CUDA device here. Use --device cpu, or install a CUDA build of torch")
+        raise RuntimeError(
+            "--device cuda: torch sees no CUDA device here. Use --device cpu, or install a CUDA build of torch"
+        )
     if name == "mps" and not torch.backends.mps.is_available():
         raise RuntimeError("--device mps: torch sees no Apple GPU here. Use --device cpu")

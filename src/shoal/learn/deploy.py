@@ -67,4 +67,8 @@ def load_policy(run: str | Path, *, network: nn.Module | None = None, runs_dir: 
 
 
 def _single(action: Any, space: spaces.Space[Any]) -> Any:
-    return int(action) if isinstance(space, spaces.Discrete) else np.asarray(action, space.dtype).reshape(space.shape or ())
+    return (
+        int(action)
+        if isinstance(space, spaces.Discrete)
+        else np.asarray(action, space.dtype).reshape(space.shape or ())
+    )

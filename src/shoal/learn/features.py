@@ -19,8 +19,8 @@ MASK_KEY = "action_mask"
 class Features:
     """Turns leaf arrays of an observation space into features `[B, size]`.
 
-    Numbers pass as float32, bytes are scaled to [0, 1], Discrete and MultiDiscrete become one-hot. In a Dict observation the
-    part named `action_mask` is left out: it is not seen by the network but applied to its logits.
+    Numbers pass as float32, bytes are scaled to [0, 1], Discrete and MultiDiscrete become one-hot. In a Dict
+    observation the part named `action_mask` is left out: it is not seen by the network but applied to its logits.
     """
 
     def __init__(self, space: spaces.Space[Any]) -> None:
@@ -73,9 +73,7 @@ class Features:
         return _rows(leaves[self.mask_leaf]) != 0
 
 
-def check_masks(
-    mask: Array, choices: Sequence[int] = (), *, first: int = 0, final: Array | None = None
-) -> None:
+def check_masks(mask: Array, choices: Sequence[int] = (), *, first: int = 0, final: Array | None = None) -> None:
     """Refuse a row without a legal action. `mask` is [N, n], of the environments from `first` on.
 
     `choices` are the lengths of the parts of a MultiDiscrete action's mask: each needs a legal entry. Rows

@@ -18,9 +18,7 @@ def next_values(values: Array, terminated: Array, truncated: Array, final_values
     return np.where(terminated, np.float32(0.0), after)
 
 
-def gae(
-    rewards: Array, values: Array, after: Array, ended: Array, gamma: float, lam: float
-) -> tuple[Array, Array]:
+def gae(rewards: Array, values: Array, after: Array, ended: Array, gamma: float, lam: float) -> tuple[Array, Array]:
     """Advantages and value targets, both float32[T, N].
 
     delta_t = r_t + gamma V(s_{t+1}) - V(s_t),   A_t = delta_t + gamma lambda (1 - ended_t) A_{t+1}

@@ -191,7 +191,6 @@ class Learner:
         """Remember where this epoch begins: a checkpoint is always of a beginning, even one written in the middle."""
         self.marked = {"noise": self.noise.get_state().numpy().copy(), **_prefixed("tracker", self.tracker.state())}
         self.marked_epoch, self.marked_steps = self.epoch, self.steps
-        self.marked_episodes = self.tracker.completed
         if hasattr(self.env, "mark"):
             self.env.mark()
         elif hasattr(self.env, "get_state"):
@@ -233,7 +232,8 @@ class Learner:
             saved = " and ".join(str(space_from_data(data)) for data in meta["spaces"])
             raise ValueError(
                 f"the checkpoint is of an environment with observations and actions {saved}; this one has "
-                f"{self.env.single_observation_space} and {self.env.single_action_space}. Resume with the environment of the run"
+                f"{self.env.single_observation_space} and {self.env.single_action_space}. Resume with the environment "
+                "of the run"
             )
         load_weights(self.agent.network, part("network"))
         self.ppo.set_state(part("optimiser"))
@@ -246,8 +246,8 @@ class Learner:
         same_size = meta["num_envs"] == self.env.num_envs
         if not same_size and not reshard:
             raise ValueError(
-                f"the checkpoint is of {meta['num_envs']} environments, this run has {self.env.num_envs}. Add --reshard to "
-                "go on with fresh episodes (the run is then labelled inexact)"
+                f"the checkpoint is of {meta['num_envs']} environments, this run has {self.env.num_envs}. Add "
+                "--reshard to go on with fresh episodes (the run is then labelled inexact)"
             )
         goes_on = same_size and hasattr(self.env, "set_state")  # with the unfinished episodes, that is
         if self.reward_scale is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Protocol
@@ -74,6 +75,6 @@ def mlp(sizes: Sequence[int], activation: str) -> nn.Sequential:
     if activation not in ACTIVATIONS:
         raise ValueError(f"expected an activation of {', '.join(ACTIVATIONS)}, got {activation!r}")
     layers: list[nn.Module] = []
-    for before, after in zip(sizes[:-1], sizes[1:], strict=True):
+    for before, after in itertools.pairwise(sizes):
         layers += [nn.Linear(before, after), ACTIVATIONS[activation]()]
     return nn.Sequential(*layers)

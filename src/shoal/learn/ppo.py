@@ -159,7 +159,9 @@ class PPO:
             loss = loss + surrogate
             if self.entropy_coef > 0:  # else its gradient would be computed for nothing
                 loss = loss - self.entropy_coef * entropy
-            self._note({"loss/policy": surrogate, "policy/kl": kl, "policy/clip_share": clipped, "policy/entropy": entropy})
+            self._note(
+                {"loss/policy": surrogate, "policy/kl": kl, "policy/clip_share": clipped, "policy/entropy": entropy}
+            )
         if value:
             estimates = self.network.value(features)  # type: ignore[operator]
             error = value_loss(estimates, batch.targets[rows], batch.values[rows], config.value_clip)

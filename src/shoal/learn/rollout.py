@@ -26,7 +26,9 @@ class Interrupted(Exception):
 class Rollout:
     """T steps of N environments. Row t of everything belongs to the action taken at step t."""
 
-    def __init__(self, steps: int, num_envs: int, features: Features, kind: ActionKind, action_shape: tuple[int, ...]) -> None:
+    def __init__(
+        self, steps: int, num_envs: int, features: Features, kind: ActionKind, action_shape: tuple[int, ...]
+    ) -> None:
         self.steps, self.num_envs = steps, num_envs
         self.observations = features.layout.allocate(steps + 1, num_envs)  # per leaf [T + 1, N, *shape]
         discrete = kind.num_masks > 0

@@ -10,7 +10,7 @@ from shoal.config import PPOConfig, TrainConfig
 from shoal.learn.actions import action_kind
 from shoal.learn.features import Features
 from shoal.learn.rollout import Rollout
-from shoal.vector.process import usable_cores
+from shoal.vector.launch import usable_cores
 
 _OVERHEAD_S = 250e-6  # of one batch step beside the environments: acting and handing over
 _MOST_ENVS = 4096
@@ -67,8 +67,8 @@ def check_memory(config: TrainConfig, observation_space: object, action_space: o
     if needed > allowed:
         one = rollout_bytes(config, 1, observation_space, action_space)
         raise ValueError(
-            f"{num_envs:,} environments x {config.ppo.rollout_steps} steps need about {needed / 2**30:.2f} GB of memory, "
-            f"{allowed / 2**30:.2f} GB are allowed (half of what is free, or --memory-budget-gb). At most "
+            f"{num_envs:,} environments x {config.ppo.rollout_steps} steps need about {needed / 2**30:.2f} GB of "
+            f"memory, {allowed / 2**30:.2f} GB are allowed (half of what is free, or --memory-budget-gb). At most "
             f"{allowed // one:,} environments would fit; or take fewer --rollout-steps"
         )
     return f"memory of a rollout about {needed / 2**20:,.1f} MB"
@@ -88,7 +88,7 @@ def choose_num_envs(
     while number < wanted and number * 2 <= min(_MOST_ENVS, fits):
         number *= 2
     say(
-        f"num-envs {number}: a step takes {step_cost_s * 1e6:,.1f} us, {wanted:,.0f} environments would keep {cores} core(s) "
-        f"{_BUSY_SHARE:.0%} busy; at most {min(_MOST_ENVS, fits):,} fit"
+        f"num-envs {number}: a step takes {step_cost_s * 1e6:,.1f} us, {wanted:,.0f} environments would keep {cores} "
+        f"core(s) {_BUSY_SHARE:.0%} busy; at most {min(_MOST_ENVS, fits):,} fit"
     )
     return number

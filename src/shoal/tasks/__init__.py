@@ -14,13 +14,19 @@ class Task:
 
     name: str
     about: str
-    env_id: str = ""  # Gymnasium id, where it is not the name itself
+    make: str = ""  # "module:function" from the environment's arguments to what make_vec takes; else the name is a Gymnasium id
     options: str = ""  # "module:Dataclass" whose fields are flags and, as JSON, the environment's arguments
 
 
 TASKS = {
     task.name: task
     for task in (
+        Task(
+            "cage2",
+            "defend a network: CybORG's CAGE Challenge 2, compiled and exact",
+            make="shoal.tasks.cage2.options:environment",
+            options="shoal.tasks.cage2.options:Options",
+        ),
         Task("CartPole-v1", "balance a pole; solved at a mean return of 475"),
         Task("Acrobot-v1", "swing a two-link arm up; good at -100"),
         Task("Pendulum-v1", "swing a pendulum up with limited torque; good at -300"),
@@ -31,19 +37,21 @@ TASKS = {
 }
 
 
-def env_id(task: str) -> str:
-    """The Gymnasium id that a task stands for; any other name is taken for an id itself."""
-    return (TASKS[task].env_id or task) if task in TASKS else task
+def environment(task: str, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """What `make_vec` takes for a task, and the arguments that are still to be given to it."""
+    place = TASKS[task].make if task in TASKS else ""
+    return (_load(place)(**kwargs), {}) if place else (task, kwargs)
 
 
 def options_class(task: str) -> type[Any] | None:
     """The dataclass of a task's own flags, if it has any."""
     place = TASKS[task].options if task in TASKS else ""
-    if not place:
-        return None
+    return _load(place) if place else None
+
+
+def _load(place: str) -> Any:
     module, _, name = place.partition(":")
-    found: type[Any] = getattr(importlib.import_module(module), name)
-    return found
+    return getattr(importlib.import_module(module), name)
 
 
 def options_to_kwargs(options: Any) -> str:

@@ -7,6 +7,7 @@ other half steps; one slice per worker lets it act for whoever is ready first.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,10 +19,11 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from shoal.vector.block import Block
-from shoal.vector.chunk import Infos, too_many_restarts
-from shoal.vector.errors import EnvFault
+from shoal.vector.chunk import Infos
+from shoal.vector.errors import EnvFault, too_many_restarts
 from shoal.vector.history import History
 from shoal.vector.layout import Array
+from shoal.vector.merge import add_info
 from shoal.vector.seeding import Stream
 
 Step = tuple[Any, Array, Array, Array, dict[str, Any]]
@@ -230,9 +232,9 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
     def _merge(self, infos: Infos) -> dict[str, Any]:
         merged: dict[str, Any] = {}
         for index, info, final_info in infos:
-            merged = self._add_info(merged, info, index)
+            add_info(merged, info, index, self.num_envs)
             if final_info is not None:
-                merged = self._add_info(merged, {"final_info": final_info}, index)
+                add_info(merged, {"final_info": final_info}, index, self.num_envs)
         return merged
 
     # -- seeds and faults ----------------------------------------------------------------------
@@ -369,4 +371,4 @@ def cut(num_envs: int, parts: int) -> list[slice]:
     edges = [0]
     for part in range(parts):
         edges.append(edges[-1] + size + (part < extra))
-    return [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return [slice(a, b) for a, b in itertools.pairwise(edges)]

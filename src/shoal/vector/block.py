@@ -79,9 +79,7 @@ class Block:
             array[:] = -1
 
     @staticmethod
-    def size(
-        num_envs: int, observation_space: spaces.Space[Any], action_space: spaces.Space[Any], workers: int
-    ) -> int:
+    def size(num_envs: int, observation_space: spaces.Space[Any], action_space: spaces.Space[Any], workers: int) -> int:
         """Bytes that a block needs, rounding included."""
         observation, action = Layout(observation_space), Layout(action_space)
         arrays = 2 * len(observation.leaves) + len(action.leaves) + 13

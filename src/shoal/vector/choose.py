@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from statistics import median
+from contextlib import ExitStack
 from typing import Any
 
 from gymnasium.vector import VectorEnv
@@ -18,17 +18,19 @@ _CLEAR_S = 5e-3  # a batch step this long is worth splitting whatever the hand-o
 
 
 def step_cost_s(env: VectorEnv[Any, Any, Any]) -> float:
-    """Median seconds of a step of a batch of one, with random actions, its share of resets included."""
+    """Mean seconds of a step of a batch of one, with random actions; an episode's reset counts with its steps."""
     env.action_space.seed(0)
     env.reset(seed=0)
-    times: list[float] = []
+    env.step(env.action_space.sample())  # the first may compile, load or cache something
+    total_s, steps = 0.0, 0
     deadline = time.perf_counter() + _PROBE_S
-    while len(times) < 5 or (time.perf_counter() < deadline and len(times) < 2000):
+    while steps < 5 or (time.perf_counter() < deadline and steps < 2000):
         action = env.action_space.sample()
         start = time.perf_counter()
         env.step(action)
-        times.append(time.perf_counter() - start)
-    return median(times)
+        total_s += time.perf_counter() - start
+        steps += 1
+    return total_s / steps
 
 
 def choose(
@@ -58,14 +60,19 @@ def choose(
     if batch_s > _CLEAR_S:
         say(f"backend process: {about}, split over {count} workers")
         return process()
-    contenders = {"serial": serial(), "process": process()}
-    speeds = {name: 0.0 for name in contenders}
-    for env in contenders.values():
-        env.action_space.seed(0)
-        env.reset(seed=0)
-    for _ in range(3):  # in turn, so that a busy moment of the machine hits both
-        for name, env in contenders.items():
-            speeds[name] = max(speeds[name], _steps_per_s(env, _TRIAL_S / 3))
+    with ExitStack() as to_close:
+        contenders: dict[str, VectorEnv[Any, Any, Any]] = {}
+        for name, make in (("serial", serial), ("process", process)):
+            contenders[name] = make()
+            to_close.callback(contenders[name].close)
+        speeds = dict.fromkeys(contenders, 0.0)
+        for env in contenders.values():
+            env.action_space.seed(0)
+            env.reset(seed=0)
+        for _ in range(3):  # in turn, so that a busy moment of the machine hits both
+            for name, env in contenders.items():
+                speeds[name] = max(speeds[name], _steps_per_s(env, _TRIAL_S / 3))
+        to_close.pop_all()
     best = max(speeds, key=lambda name: speeds[name])
     for name, env in contenders.items():
         if name != best:

@@ -7,8 +7,6 @@ true final observation is kept, and nothing ill-formed enters the block.
 
 from __future__ import annotations
 
-import os
-import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +15,7 @@ import numpy as np
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from shoal.vector.block import Block
-from shoal.vector.errors import EnvFault, EnvRaised, NotFinite, TooManyRestarts
+from shoal.vector.errors import EnvFault, NotFinite, as_fault, text_of, too_many_restarts
 from shoal.vector.layout import FLOAT32_MAX, check_flag, check_info, check_scalar
 from shoal.vector.seeding import Stream, episode_seed
 
@@ -209,7 +207,9 @@ class Chunk:
     def _read_seed_roots(self) -> None:
         """The parent may have set new seeds: take them from the block."""
         block, rows = self.block, self.rows
-        roots = zip(block.bases[rows].tolist(), block.indices[rows].tolist(), block.first_seeds[rows].tolist(), strict=True)
+        roots = zip(
+            block.bases[rows].tolist(), block.indices[rows].tolist(), block.first_seeds[rows].tolist(), strict=True
+        )
         self.seed_roots: list[tuple[int, int, int]] = list(roots)
         self.episodes: list[int] = block.episodes[rows].tolist()
 
@@ -244,7 +244,7 @@ class Chunk:
             try:
                 self.envs[local].close()
             except _ANY_ERROR as error:  # it is broken already; its last words are kept
-                fault.aftermath = f"closing it failed too ({_text(error)}); "
+                fault.aftermath = f"closing it failed too ({text_of(error)}); "
             try:
                 self.envs[local] = self._build(local, "while being rebuilt after a fault")
                 inner, self.limits[local] = strip(self.envs[local])
@@ -266,7 +266,7 @@ class Chunk:
         while True:
             try:
                 self.block.observation_layout.check_finite(rows, f"{where},")
-                if rewards.dot(rewards) <= 1e76:  # so that each is below 1e38; false for NaN too
+                if np.vdot(rewards, rewards) <= 1e76:  # so that each is below 1e38; false for NaN too
                     return
                 fine = np.abs(rewards) <= FLOAT32_MAX
                 if fine.all():
@@ -339,33 +339,6 @@ def close_all(chunks: Sequence[Chunk]) -> EnvFault | None:
     """Close all environments of all chunks; returns what went wrong first."""
     faults = [chunk.close() for chunk in chunks]
     return next((fault for fault in faults if fault is not None), None)
-
-
-def as_fault(error: BaseException, where: str, env: int, seed: int | None, step: int | None) -> EnvFault:
-    """Any exception as an EnvFault that says where it happened."""
-    place: dict[str, Any] = {"env": env, "pid": os.getpid(), "seed": seed, "step": step}
-    if isinstance(error, EnvFault):
-        if error.env is not None:
-            return error
-        return type(error)(f"{where}, {error.message}" if where else error.message, **place)
-    name, trace = type(error).__name__, "".join(traceback.format_exception(error))
-    return EnvRaised(f"{name} {where}: {_text(error)}", kind=name, worker_traceback=trace, **place)
-
-
-def too_many_restarts(count: int, window: str, allowed: int, last: EnvFault) -> TooManyRestarts:
-    """The end of a crash loop: says how many, and what the last fault was."""
-    return TooManyRestarts(
-        f"{count} restarts {window}, {allowed} are allowed (--max-restarts). The last fault: {last.message}",
-        env=last.env, pid=last.pid, seed=last.seed, step=last.step,
-        kind=last.kind, worker_traceback=last.worker_traceback,
-    )  # fmt: skip
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:
-        return "(an exception that cannot be printed)"
 
 
 def _writer(block: Block) -> Callable[[Any, int], None]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import traceback
+from typing import Any
+
 
 class EnvFault(RuntimeError):
     """A fault of one environment. Names the environment, its worker, its seed and its step.
@@ -72,3 +76,31 @@ class DtypeError(EnvFault):
 
 class TooManyRestarts(EnvFault):
     """Environments kept failing: the restart budget is spent."""
+
+
+def as_fault(error: BaseException, where: str, env: int, seed: int | None, step: int | None) -> EnvFault:
+    """Any exception as an EnvFault that says where it happened."""
+    place: dict[str, Any] = {"env": env, "pid": os.getpid(), "seed": seed, "step": step}
+    if isinstance(error, EnvFault):
+        if error.env is not None:
+            return error
+        return type(error)(f"{where}, {error.message}" if where else error.message, **place)
+    name, trace = type(error).__name__, "".join(traceback.format_exception(error))
+    return EnvRaised(f"{name} {where}: {text_of(error)}", kind=name, worker_traceback=trace, **place)
+
+
+def too_many_restarts(count: int, window: str, allowed: int, last: EnvFault) -> TooManyRestarts:
+    """The end of a crash loop: says how many, and what the last fault was."""
+    return TooManyRestarts(
+        f"{count} restarts {window}, {allowed} are allowed (--max-restarts). The last fault: {last.message}",
+        env=last.env, pid=last.pid, seed=last.seed, step=last.step,
+        kind=last.kind, worker_traceback=last.worker_traceback,
+    )  # fmt: skip
+
+
+def text_of(error: BaseException) -> str:
+    """`str(error)`, even of one that cannot be printed."""
+    try:
+        return str(error)
+    except Exception:
+        return "(an exception that cannot be printed)"

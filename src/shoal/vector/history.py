@@ -114,9 +114,7 @@ class History:
         """Take up seeds and actions from a state. Returns per environment the episode to begin and its actions."""
         block = self.block
         if state["episodes"].shape != (block.num_envs,):
-            raise ValueError(
-                f"the state is of {len(state['episodes'])} environments, this batch has {block.num_envs}"
-            )
+            raise ValueError(f"the state is of {len(state['episodes'])} environments, this batch has {block.num_envs}")
         for name in _SEEDING:
             getattr(block, name)[:] = state[name]
         counts = np.maximum(state["action_counts"], 0)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.vector import VectorEnv
 
 from shoal.vector.chunk import EnvFactory
@@ -36,7 +40,8 @@ def make_vec(
     """N environments behind one Gymnasium VectorEnv.
 
     `env` is a Gymnasium id, a function that makes one environment (sent to workers with cloudpickle), a list of
-    such functions, a CompiledEnv, or a VectorEnv, which is passed through as it is. `say` hears what was chosen and why.
+    such functions, a CompiledEnv, or a VectorEnv, which is passed through as it is. `say` hears what was
+    chosen and why.
 
     >>> envs = make_vec("CartPole-v1", 4, backend="serial")
     >>> observations, infos = envs.reset(seed=0)
@@ -46,7 +51,10 @@ def make_vec(
     """
     if backend not in BACKENDS:
         raise ValueError(f"expected a backend of {', '.join(BACKENDS)}, got {backend!r}")
+    if num_envs < 1:
+        raise ValueError(f"expected at least 1 environment, got {num_envs}")
     if isinstance(env, VectorEnv):
+        say(f"the environment is a {type(env).__name__} already: it is used as it is")
         return env
     if _is_compiled(env):
         if backend not in ("auto", "compiled"):
@@ -59,27 +67,38 @@ def make_vec(
             "CompiledEnv (examples/compiled_env.py)"
         )
     factories = _factories(env, num_envs, env_kwargs or {})
-    process_options = {"workers": workers, "slices": slices, "start_method": start_method, "step_timeout_s": step_timeout_s}
-    common = {"stream": stream, "on_fault": on_fault, "max_restarts": max_restarts, "restart_window": restart_window}
+    common: dict[str, Any] = {
+        "stream": stream,
+        "on_fault": on_fault,
+        "max_restarts": max_restarts,
+        "restart_window": restart_window,
+    }
 
     def serial() -> VectorEnv[Any, Any, Any]:
-        return SerialVectorEnv(factories, slices=2 if slices == "double" and len(factories) > 1 else 1, **common)  # type: ignore[arg-type]
+        return SerialVectorEnv(factories, slices=2 if slices == "double" and len(factories) > 1 else 1, **common)
 
     def process() -> VectorEnv[Any, Any, Any]:
-        return ProcessVectorEnv(factories, **process_options, **common)  # type: ignore[arg-type]
+        return ProcessVectorEnv(
+            factories,
+            workers=workers,
+            slices=slices,
+            start_method=start_method,
+            step_timeout_s=step_timeout_s,
+            **common,
+        )
 
     if backend == "auto":
         from shoal.vector.choose import choose
 
-        return choose(lambda: SerialVectorEnv(factories[:1]), len(factories), serial, process, workers, say)
+        return choose(lambda: SerialVectorEnv(factories[:1], **common), len(factories), serial, process, workers, say)
     return serial() if backend == "serial" else process()
 
 
-def find_spec(name: str) -> gym.envs.registration.EnvSpec:
+def find_spec(name: str) -> EnvSpec:
     """The registered environment of that id; unknown ones name the nearest."""
     try:
         return gym.spec(name)
-    except gym.error.Error as error:
+    except (gym.error.Error, ImportError) as error:
         import difflib
 
         near = difflib.get_close_matches(name, list(gym.registry), 3, 0.5)
@@ -89,24 +108,35 @@ def find_spec(name: str) -> gym.envs.registration.EnvSpec:
 
 def _factories(env: Any, num_envs: int, kwargs: dict[str, Any]) -> list[EnvFactory]:
     if isinstance(env, str):
-        find_spec(env)
-        return [_Maker(env, kwargs)] * num_envs
+        return [_Maker(find_spec(env), kwargs)] * num_envs
+    if isinstance(env, gym.Env):
+        raise TypeError(
+            f"expected a function that makes an environment (each of the {num_envs} is built anew), got the "
+            f"environment {env} itself; pass lambda: ... instead"
+        )
     if callable(env):
-        return [env] * num_envs
+        return [functools.partial(env, **kwargs) if kwargs else env] * num_envs
     factories = list(env)
+    if not factories or not all(callable(factory) for factory in factories):
+        raise TypeError(f"expected a list of functions that make one environment each, got {env!r}")
     if num_envs not in (1, len(factories)):
         raise ValueError(f"got {len(factories)} factories for {num_envs} environments")
+    if kwargs:
+        raise ValueError(f"expected no env_kwargs beside a list of factories, got {kwargs}")
     return factories
 
 
 class _Maker:
-    """Makes one environment by id; picklable by name, so nothing of the caller travels."""
+    """Makes one environment by its specification, which travels: a worker need not know the id."""
 
-    def __init__(self, name: str, kwargs: dict[str, Any]) -> None:
-        self.name, self.kwargs = name, kwargs
+    def __init__(self, spec: EnvSpec, kwargs: dict[str, Any]) -> None:
+        self.spec, self.kwargs = copy.copy(spec), kwargs
+        if isinstance(spec.entry_point, str) and spec.entry_point.startswith("__main__:"):
+            creator: Any = load_env_creator(spec.entry_point)
+            self.spec.entry_point = creator  # a worker has another `__main__`
 
     def __call__(self) -> gym.Env[Any, Any]:
-        return gym.make(self.name, disable_env_checker=True, **self.kwargs)
+        return gym.make(self.spec, disable_env_checker=True, **self.kwargs)
 
 
 def _is_compiled(env: Any) -> bool:
@@ -114,7 +144,10 @@ def _is_compiled(env: Any) -> bool:
     if isinstance(env, str):
         spec = find_spec(env)
         return spec.namespace == "shoal" and spec.vector_entry_point is not None
-    return hasattr(env, "observe") and hasattr(env, "state")
+    module = sys.modules.get("shoal.vector.environment")  # not imported yet: then nobody can have made one
+    if module is None:
+        return False
+    return isinstance(env, module.CompiledEnv) or (isinstance(env, type) and issubclass(env, module.CompiledEnv))
 
 
 def _make_compiled(
@@ -125,4 +158,5 @@ def _make_compiled(
         return gym.make_vec(env, num_envs, vectorization_mode=mode, threads=threads, stream=stream, **kwargs)
     from shoal.vector.compiled import CompiledVectorEnv
 
-    return CompiledVectorEnv(env(**kwargs) if isinstance(env, type) else env, num_envs, threads=threads, stream=stream)
+    one = env(**kwargs) if isinstance(env, type) else env
+    return CompiledVectorEnv(one, num_envs, threads=threads, stream=stream)

@@ -199,7 +199,9 @@ class ProcessVectorEnv(BatchVectorEnv):
         followed = [False] * self.num_envs
         faults: list[EnvFault] = []
         places = {
-            one.number: [(k, i, rows.start) for k, (_, rows) in enumerate(one.parts) for i in range(rows.start, rows.stop)]
+            one.number: [
+                (k, i, rows.start) for k, (_, rows) in enumerate(one.parts) for i in range(rows.start, rows.stop)
+            ]
             for one in self._workers
         }
         while any(places.values()):  # one environment of each worker at a time, all workers at once
@@ -241,7 +243,9 @@ class ProcessVectorEnv(BatchVectorEnv):
             self._dropped |= dropped
             names = ", ".join(sorted(dropped))
             warnings.warn(
-                f"infos that cannot cross a process without pickling are left out: {names}", RuntimeWarning, stacklevel=5
+                f"infos that cannot cross a process without pickling are left out: {names}",
+                RuntimeWarning,
+                stacklevel=5,
             )
         return [(index, unpack(info), unpack(final)) for index, info, final in frame["infos"]]
 
@@ -319,8 +323,13 @@ class ProcessVectorEnv(BatchVectorEnv):
             try:
                 one.wait(max(deadline - time.monotonic(), 0.01), "in close", spare=True)
                 one.process.join(LEAVE_S)
-            except (WorkerDied, EnvTimeout, OSError):
+            except (WorkerDied, OSError):
                 continue
+            except EnvTimeout as late:
+                text = (
+                    f"environment {late.env} (worker pid {late.pid}) did not close within {CLOSE_S:g} s and was killed"
+                )
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
             except EnvFault as error:
                 fault = fault or error
         self._finalizer()
@@ -333,7 +342,9 @@ class ProcessVectorEnv(BatchVectorEnv):
 # -- helpers -------------------------------------------------------------------------------------
 
 
-def _check_options(num_envs: int, workers: int | None, slices: str, step_timeout_s: float, start_timeout_s: float) -> None:
+def _check_options(
+    num_envs: int, workers: int | None, slices: str, step_timeout_s: float, start_timeout_s: float
+) -> None:
     if num_envs < 1:
         raise ValueError("expected at least one environment, got none")
     if workers is not None and workers < 1:

@@ -63,7 +63,13 @@ class Remote:
         try:
             self.process = context.Process(  # type: ignore[attr-defined]
                 target=protocol.run,
-                args=(child_end, self.first, job, dies_with_starter(method), [*others, parent_end.fileno()] if method == "fork" else []),
+                args=(
+                    child_end,
+                    self.first,
+                    job,
+                    dies_with_starter(method),
+                    [*others, parent_end.fileno()] if method == "fork" else [],
+                ),
                 daemon=True,
                 name=f"shoal-worker-{self.number}",
             )
@@ -157,7 +163,7 @@ class Remote:
             )  # fmt: skip
         if not self._poll.poll(min(timeout_s, _LOOK_S) * 1000):
             self._keep_waiting(timeout_s, doing, while_progressing, spare)
-        self._reading = True
+        self._reading, frame = True, None
         try:
             status = os.read(self._fd, 1)
             frame = read_frame(self.connection) if status == FRAME else None
@@ -182,11 +188,8 @@ class Remote:
         where = self.where(doing == "in step")
         if not spare:
             self.signal(signal.SIGKILL)
-        raise EnvTimeout(
-            f"no answer within {timeout_s:g} s {doing}; the worker was killed. Raise --step-timeout if the "
-            "environment is that slow",
-            **where,
-        )
+        hint = ". Raise --step-timeout if the environment is that slow" if doing in ("in step", "in reset") else ""
+        raise EnvTimeout(f"no answer within {timeout_s:g} s {doing}; the worker was killed{hint}", **where)
 
     def _progress(self) -> tuple[int, int]:
         if self.block is None:
@@ -217,10 +220,16 @@ class Remote:
         code = self.process.exitcode
         if code is None:  # it lives, but cannot be talked to
             self.signal(signal.SIGKILL)
-            symptom = symptom or "its end of the socket is closed (did the environment close descriptors it does not own?)"
+            symptom = (
+                symptom or "its end of the socket is closed (did the environment close descriptors it does not own?)"
+            )
         killed_by = -code if code is not None and code < 0 else None
         how = symptom or (f"killed by {_signal_name(killed_by)}" if killed_by else f"exit code {code}")
-        place = f"it was inside environment {where['env']}" if inside else f"it was idle (its first environment is {where['env']})"
+        place = (
+            f"it was inside environment {where['env']}"
+            if inside
+            else f"it was idle (its first environment is {where['env']})"
+        )
         return WorkerDied(f"a worker died {doing}: {how}; {place}", signal=killed_by, **where)
 
 
@@ -228,9 +237,11 @@ def end_all(workers: list[Remote], grace_s: float) -> None:
     """End every worker that has not left already: SIGTERM, `grace_s` to unwind, SIGKILL."""
     living = [one for one in workers if one.is_alive()]
     for one in living:
-        if one.block is not None:
+        if one.block is None:  # it is only starting, and holds nothing
+            one.signal(signal.SIGKILL)
+        else:
             one.block.closing[0] = True
-        one.signal(signal.SIGTERM)
+            one.signal(signal.SIGTERM)
     deadline = time.monotonic() + grace_s
     for one in living:
         one.process.join(max(deadline - time.monotonic(), 0.0))

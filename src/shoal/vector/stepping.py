@@ -3,7 +3,7 @@
 | mode | after an episode's end | what is done about it |
 |---|---|---|
 | SAME_STEP | the new episode's observation comes at once, the final one in `final_obs` | taken as it is |
-| NEXT_STEP | the final observation comes; the next step ignores its action and resets | that next transition is not valid |
+| NEXT_STEP | the final observation comes; the next step ignores its action and resets | that transition is not valid |
 | DISABLED | the final observation comes; nobody resets | reset here, by `reset_mask` |
 """
 
@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
+from shoal.vector.errors import ShapeError
 from shoal.vector.layout import Array, Layout
 
 
@@ -38,7 +39,8 @@ class Stepper:
         self.env = env
         self.layout = Layout(env.single_observation_space)
         self.mode = autoreset_mode(env)
-        self._own = hasattr(env, "final_obs")  # a shoal backend: writes into `out`, dense final observations
+        # A shoal backend writes into `out` and has dense final observations; inside a wrapper it must not be bypassed.
+        self._own: Any = env if hasattr(env, "final_obs") and not isinstance(env, VectorWrapper) else None
         self._resetting = np.zeros(env.num_envs, np.bool_)
 
     def reset(self, seed: int, out: Sequence[Array]) -> None:
@@ -49,30 +51,44 @@ class Stepper:
 
     def step(self, actions: Any, out: Sequence[Array]) -> Outcome:
         """Step all environments; next observations go into `out`."""
-        if self._own:
-            return self.outcome(self.env.step(actions, out=self.layout.assemble(out)), slice(0, self.env.num_envs))
+        if self._own is not None:
+            return self.outcome(self._own.step(actions, out=self.layout.assemble(out)), slice(0, self.env.num_envs))
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
         self._copy(observations, out)
+        rewards = np.asarray(rewards)
         terminated, truncated = np.asarray(terminated, np.bool_), np.asarray(truncated, np.bool_)
-        cut_short = truncated & ~terminated
-        final = None
-        if self.mode == AutoresetMode.SAME_STEP:
-            if cut_short.any():
-                rows = np.flatnonzero(cut_short)
-                parts = [self.layout.take_apart(infos["final_obs"][row]) for row in rows]
-                final = rows, [np.stack(leaf) for leaf in zip(*parts, strict=True)]
-            return Outcome(rewards, terminated, truncated, None, None, final)
-        if cut_short.any():
-            rows = np.flatnonzero(cut_short)
-            final = rows, [array[rows] for array in out]
+        for name, array in (("rewards", rewards), ("terminated", terminated), ("truncated", truncated)):
+            if array.shape != (self.env.num_envs,):
+                raise ShapeError(
+                    f"expected {name} of shape ({self.env.num_envs},), got {array.shape}; nothing is broadcast"
+                )
         ended = terminated | truncated
-        if self.mode == AutoresetMode.NEXT_STEP:
-            valid, self._resetting = ~self._resetting, ended
-            return Outcome(rewards, terminated, truncated, valid, None, final)
-        if ended.any():
-            observations, _ = self.env.reset(options={"reset_mask": ended.copy()})
-            self._copy(observations, out)
-        return Outcome(rewards, terminated, truncated, None, None, final)
+        rows = np.flatnonzero(truncated & ~terminated)
+        valid, final = None, None
+        if self.mode == AutoresetMode.SAME_STEP:
+            if rows.size:
+                final = rows, self._final_observations(infos, rows)
+        else:
+            if rows.size:
+                final = rows, [array[rows] for array in out]
+            if self.mode == AutoresetMode.NEXT_STEP:
+                valid, self._resetting = ~self._resetting, ended
+            elif ended.any():
+                observations, _ = self.env.reset(options={"reset_mask": ended.copy()})
+                self._copy(observations, out, ended)
+        return Outcome(rewards, terminated, truncated, valid, infos.get("restarted"), final)
+
+    def _final_observations(self, infos: dict[str, Any], rows: Array) -> list[Array]:
+        """The true last observations of episodes that were cut short, per leaf [len(rows), *shape]."""
+        if "final_obs" not in infos:
+            raise ValueError(
+                f'expected infos["final_obs"] of {type(self.env).__name__} (autoreset SAME_STEP) for the episodes of '
+                f"environments {rows.tolist()} that were truncated: without it their values cannot be estimated"
+            )
+        leaves = self.layout.allocate(len(rows))
+        for place, row in enumerate(rows):
+            self.layout.write(infos["final_obs"][row], leaves, place)
+        return leaves
 
     def outcome(self, step: tuple[Any, Array, Array, Array, dict[str, Any]], rows: slice) -> Outcome:
         """A step of one of shoal's own backends as an Outcome."""
@@ -80,25 +96,33 @@ class Stepper:
         if not truncated.any():
             return Outcome(rewards, terminated, truncated, None, None, None)
         local = np.flatnonzero(truncated & ~terminated)
-        finals = self.layout.take_apart(self.env.final_obs)  # type: ignore[attr-defined]
+        finals = self.layout.take_apart(self._own.final_obs)
         broken = infos["restarted"][rows] if "restarted" in infos else None
         return Outcome(
             rewards, terminated, truncated, None, broken, (local, [array[local + rows.start] for array in finals])
         )
 
-    def _copy(self, observations: Any, out: Sequence[Array]) -> None:
+    def _copy(self, observations: Any, out: Sequence[Array], rows: Array | None = None) -> None:
         for part, array in zip(self.layout.take_apart(observations), out, strict=True):
-            np.copyto(array, part)
+            part = np.asarray(part)
+            if part.shape != array.shape:
+                raise ShapeError(
+                    f"expected observations of shape {array.shape}, got {part.shape}; nothing is broadcast"
+                )
+            if rows is None:
+                np.copyto(array, part)
+            else:
+                array[rows] = part[rows]
 
 
 def autoreset_mode(env: VectorEnv[Any, Any, Any]) -> AutoresetMode:
     """The mode that an environment says it has."""
     mode = (env.metadata or {}).get("autoreset_mode")
-    if isinstance(mode, str):
+    if isinstance(mode, str) and mode in {known.value for known in AutoresetMode}:
         mode = AutoresetMode(mode)
     if not isinstance(mode, AutoresetMode):
         raise ValueError(
-            f'expected metadata["autoreset_mode"] of {type(env).__name__} to be a gymnasium.vector.AutoresetMode, got {mode!r}. '
-            "Without it nobody can tell a final observation from a first one; set it on the environment"
+            f'expected metadata["autoreset_mode"] of {type(env).__name__} to be a gymnasium.vector.AutoresetMode, '
+            f"got {mode!r}. Without it nobody can tell a final observation from a first one; set it on the environment"
         )
     return mode

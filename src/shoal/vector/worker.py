@@ -10,6 +10,7 @@ memory as a descriptor over the same socket, builds all its environments and say
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -26,8 +27,8 @@ import cloudpickle
 import gymnasium as gym
 
 from shoal.vector.block import Block, SharedMemory
-from shoal.vector.chunk import Chunk, Infos, as_fault, close_all, first_environment
-from shoal.vector.errors import EnvFault
+from shoal.vector.chunk import Chunk, Infos, close_all, first_environment
+from shoal.vector.errors import EnvFault, as_fault
 from shoal.vector.frames import DONE, fault_to_data, pack, read_payload, send_frame
 from shoal.vector.seeding import Stream
 
@@ -49,6 +50,12 @@ def run(
     signal.signal(signal.SIGINT, _nothing)
     signal.signal(signal.SIGTERM, _nothing)
     _die_with_parent(connection, die_with_starter)
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError, _Leave):  # the parent is gone, or will not listen
+        _work(connection, first, job)
+    connection.close()
+
+
+def _work(connection: socket.socket, first: int, job: bytes) -> None:
     try:
         options = cloudpickle.loads(job)
         first_env = None
@@ -82,11 +89,9 @@ def run(
     except EnvFault as fault:
         send_frame(connection, {"error": fault_to_data(fault)})
     except (BrokenPipeError, ConnectionResetError, _Leave):
-        pass  # the parent is gone, or does not listen any more
+        raise
     except BaseException as error:
         send_frame(connection, {"error": fault_to_data(as_fault(error, "in a worker", first, None, None))})
-    finally:
-        connection.close()
 
 
 def _serve(connection: socket.socket, chunks: list[Chunk]) -> None:

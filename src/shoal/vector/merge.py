@@ -1,0 +1,67 @@
+"""Infos of many environments as one, in Gymnasium's form: infos[key][i] where infos["_key"][i].
+
+Like `VectorEnv._add_info`, except that values which do not go together (an integer here and a fraction there, arrays
+of unequal shapes, a number beyond 64 bits) become an object array instead of being cut, broadcast or refused: what an
+environment says on the side must not end a run, nor change on the way.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from shoal.vector.layout import Array
+
+_DTYPES = {kind: np.dtype(kind) for kind in (bool, int, float)}
+
+
+def add_info(merged: dict[str, Any], info: dict[str, Any], index: int, num_envs: int) -> dict[str, Any]:
+    """Add the info of environment `index` to `merged`.
+
+    >>> infos = add_info({}, {"fuel": 3}, 1, num_envs=2)
+    >>> infos["fuel"].tolist(), infos["_fuel"].tolist()
+    ([0, 3], [False, True])
+    """
+    for key, value in info.items():
+        old, mask = merged.get(key), merged.get(f"_{key}")
+        if mask is None:
+            mask = merged[f"_{key}"] = np.zeros(num_envs, np.bool_)
+        if isinstance(value, dict) and (old is None or isinstance(old, dict)):
+            merged[key] = add_info(old or {}, value, index, num_envs)
+        elif isinstance(old, dict):
+            raise TypeError(f"the info {key!r} is a dict in one environment and {value!r} in environment {index}")
+        else:
+            array = _fresh(value, num_envs) if old is None else old
+            if not _fits(value, array):
+                array = _as_objects(array, mask)
+            array[index] = value
+            merged[key] = array
+        mask[index] = True
+    return merged
+
+
+def _fresh(value: Any, num_envs: int) -> Array:
+    if type(value) in _DTYPES or isinstance(value, np.number):
+        return np.zeros(num_envs, type(value))
+    if isinstance(value, np.ndarray):
+        return np.zeros((num_envs, *value.shape), value.dtype)
+    return np.full(num_envs, None, object)
+
+
+def _fits(value: Any, array: Array) -> bool:
+    """Whether the value can be stored in a row of the array without any change."""
+    if array.dtype == object:
+        return True
+    if isinstance(value, np.ndarray | np.number):
+        return value.dtype == array.dtype and value.shape == array.shape[1:]
+    return array.ndim == 1 and _DTYPES.get(type(value)) == array.dtype and (
+        type(value) is not int or -(2**63) <= value < 2**63
+    )  # fmt: skip
+
+
+def _as_objects(array: Array, mask: Array) -> Array:
+    objects = np.full(len(array), None, object)
+    for index in np.flatnonzero(mask):
+        objects[index] = array[index]
+    return objects

@@ -1,0 +1,66 @@
+"""Every test of faults also proves that nothing is left behind: no process, no shared memory, no descriptor."""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shoal.vector.faults import TickEnv
+from shoal.vector.process import ProcessVectorEnv
+
+
+def descendants(pid: int) -> dict[int, str]:
+    """Processes below `pid` and their command lines, less multiprocessing's own two servants (direct children)."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text().rpartition(")")[2].split()
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue
+            if stat[0] != "Z":
+                parents[int(entry.name)] = int(stat[1]), command
+    found: dict[int, str] = {}
+    below = {pid}
+    while below:
+        children = {child for child, (parent, _) in parents.items() if parent in below}
+        found |= {child: parents[child][1] for child in children}
+        below = children
+    servants = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
+    return {
+        child: command
+        for child, command in found.items()
+        if not (parents[child][0] == pid and any(name in command for name in servants))
+    }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _servants() -> None:
+    """multiprocessing starts its fork server and resource tracker once; do it before anything is counted."""
+    for method in ("forkserver", "spawn"):
+        ProcessVectorEnv([TickEnv], start_method=method).close()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left(_servants: None) -> Iterator[None]:
+    gc.collect()
+    shm, fds = set(os.listdir("/dev/shm")), len(os.listdir("/proc/self/fd"))
+    before = descendants(os.getpid())
+    yield
+    deadline = time.monotonic() + 2.0
+    while True:
+        gc.collect()
+        left = descendants(os.getpid()).keys() - before.keys()
+        descriptors = len(os.listdir("/proc/self/fd"))
+        if (not left and descriptors <= fds) or time.monotonic() > deadline:
+            break
+        time.sleep(0.02)
+    assert not left, f"processes left behind: {left}"
+    assert descriptors <= fds, f"{descriptors - fds} descriptors leaked"
+    assert set(os.listdir("/dev/shm")) <= shm, "shared memory left behind"

@@ -1,0 +1,249 @@
+"""The face of a batch: actions, slices, seeds, infos, masks, restarts within a window."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from drill import Drill
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shoal.vector.batch import cut
+from shoal.vector.errors import EnvRaised, TooManyRestarts
+from shoal.vector.faults import FaultyEnv, TickEnv
+from shoal.vector.process import ProcessVectorEnv
+from shoal.vector.seeding import episode_seed
+from shoal.vector.serial import SerialVectorEnv
+
+
+@given(st.integers(1, 500), st.integers(1, 50))
+def test_cut_covers_everything_evenly(num_envs: int, parts: int) -> None:
+    """Slices are contiguous, cover all, and differ in size by at most one."""
+    slices = cut(num_envs, parts)
+    assert [i for rows in slices for i in range(rows.start, rows.stop)] == list(range(num_envs))
+    sizes = [rows.stop - rows.start for rows in slices]
+    assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize("slices", [1, 2])
+@pytest.mark.parametrize(
+    ("actions", "message"),
+    [
+        (np.zeros(2, int), r"shape \(3,\) for 3 environments"),
+        (np.zeros((3, 1), int), "got shape"),
+        (np.zeros(3), "dtype int64, got float64"),
+        (["a", "b", "c"], "dtype int64"),
+    ],
+)
+def test_wrong_actions_are_refused_before_anything_steps(slices: int, actions: Any, message: str) -> None:
+    """A wrong batch of actions names what was expected, and the batch can go on as if nothing had happened."""
+    env = SerialVectorEnv([TickEnv] * 3, slices=slices)
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match=message):
+        env.step(actions)
+    obs, *_ = env.step(np.zeros(3, int))
+    assert obs[:, 0].tolist() == [1, 1, 1]
+
+
+def test_missing_part_of_a_dict_action_is_named() -> None:
+    """The error speaks of actions, not of observations."""
+    env = SerialVectorEnv([lambda: Drill("box", "dict")] * 2)
+    env.reset(seed=0)
+    with pytest.raises(RuntimeError, match="the action part go"):
+        env.step({"force": np.zeros((2, 2), np.float32)})
+
+
+def test_step_before_reset_and_after_close() -> None:
+    """Both say what to do."""
+    env = SerialVectorEnv([TickEnv] * 2)
+    with pytest.raises(gym.error.ResetNeeded):
+        env.step(np.zeros(2, int))
+    with pytest.raises(gym.error.ResetNeeded):
+        env.reset(options={"reset_mask": np.array([True, False])})
+    env.close()
+    for use in (lambda: env.step(np.zeros(2, int)), lambda: env.reset(seed=0), lambda: env.call("length")):
+        with pytest.raises(gym.error.ClosedEnvironmentError):
+            use()
+
+
+def test_reset_by_mask_by_hand() -> None:
+    """Only the masked environment begins its next episode; the others keep observation, clock and history."""
+    env = SerialVectorEnv([TickEnv] * 3)
+    env.reset(seed=4)
+    for _ in range(2):
+        before, *_ = env.step(np.ones(3, int))
+    obs, _ = env.reset(options={"reset_mask": np.array([False, True, False])})
+    assert obs[:, 0].tolist() == [2, 0, 2]
+    assert np.array_equal(obs[[0, 2]], before[[0, 2]])
+    assert env.block.episodes.tolist() == [0, 1, 0]
+    assert env.block.seeds[1] == episode_seed(4, 1, 1)
+    assert env.get_state()["action_counts"].tolist() == [2, 0, 2]
+
+
+@pytest.mark.parametrize("mask", [[True, False], np.array([1, 0]), np.array([True]), np.zeros(2, bool)])
+def test_bad_reset_mask(mask: Any) -> None:
+    """A mask of the wrong type, shape or content is refused."""
+    env = SerialVectorEnv([TickEnv] * 2)
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match="reset_mask"):
+        env.reset(options={"reset_mask": mask})
+
+
+def test_seeds_by_list_are_used_as_they_are() -> None:
+    """A list seeds first episodes directly; None gives an environment a stream of its own, or its next episode."""
+    env = SerialVectorEnv([TickEnv] * 3)
+    env.reset(seed=[11, None, None])
+    first = env.block.seeds.tolist()
+    assert first[0] == 11
+    assert len(set(first)) == 3
+    env.reset(seed=[11, None, None])
+    assert env.block.seeds[0] == 11
+    assert env.block.episodes.tolist() == [0, 1, 1]
+    env.reset()
+    assert env.block.seeds[0] == episode_seed(11, 0, 1)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, [1, 2, 3], [-1, 0]])
+def test_bad_seeds(seed: Any) -> None:
+    """Seeds out of range or of the wrong number are refused, and nothing has changed."""
+    env = SerialVectorEnv([TickEnv] * 2)
+    env.reset(seed=0)
+    before = env.block.bases.copy()
+    with pytest.raises(ValueError, match="seed"):
+        env.reset(seed=seed)
+    assert np.array_equal(env.block.bases, before)
+
+
+def test_without_seed_batches_differ() -> None:
+    """Unseeded batches draw from the operating system."""
+    bases = set()
+    for _ in range(3):
+        env = SerialVectorEnv([TickEnv])
+        env.reset()
+        bases.add(int(env.block.bases[0]))
+    assert len(bases) == 3
+
+
+def test_infos_equal_gymnasium() -> None:
+    """Infos, masks and final infos have the form and the values of Gymnasium's SAME_STEP, key by key."""
+    ours, theirs = SerialVectorEnv([Drill] * 4), SyncVectorEnv([Drill] * 4, autoreset_mode=AutoresetMode.SAME_STEP)
+    seeds = [7, 8, 9, 10]
+    ours.reset(seed=seeds), theirs.reset(seed=seeds)
+    alive = np.ones(4, bool)  # Gymnasium seeds no episode but the first, so later ones differ
+    finals = 0
+    for t in range(12):
+        got, expected = ours.step(np.full(4, t % 4))[4], theirs.step(np.full(4, t % 4))
+        ended = (expected[2] | expected[3]) & alive
+        for key in ("score", "count", "name", "vector"):
+            mask = expected[4].get(f"_{key}", np.zeros(4, bool)) & alive & ~ended
+            assert np.array_equal(got.get(f"_{key}", np.zeros(4, bool))[alive & ~ended], mask[alive & ~ended])
+            for i in np.flatnonzero(mask):
+                assert np.array_equal(got[key][i], expected[4][key][i])
+                assert got[key].dtype == expected[4][key].dtype
+        for i in np.flatnonzero(ended):
+            assert got["_final_obs"][i]
+            assert np.array_equal(got["final_obs"][i], expected[4]["final_obs"][i])
+            if "count" in expected[4]["final_info"]:
+                assert got["final_info"]["count"][i] == expected[4]["final_info"]["count"][i]
+                finals += 1
+        alive &= ~ended
+    assert finals > 0
+
+
+def test_a_step_in_flight_is_protected() -> None:
+    """A slice cannot be sent to twice nor received from without being sent to, and no state is taken in between."""
+    env = SerialVectorEnv([TickEnv] * 4, slices=2)
+    env.reset(seed=0)
+    with pytest.raises(RuntimeError, match="expected send"):
+        env.recv(0)
+    env.send(0, np.zeros(2, int))
+    for use in (lambda: env.send(0, np.zeros(2, int)), lambda: env.step(np.zeros(4, int)), env.mark, env.get_state):
+        with pytest.raises(RuntimeError, match=r"slice|received"):
+            use()
+    env.recv(0)
+    obs, *_ = env.step(np.zeros(4, int))
+    assert obs[:, 0].tolist() == [2, 2, 1, 1]
+
+
+def test_slices_equal_the_whole() -> None:
+    """Sending and receiving halves gives the numbers of whole steps."""
+    whole, halves = SerialVectorEnv([Drill] * 5), SerialVectorEnv([Drill] * 5, slices=2)
+    whole.reset(seed=1), halves.reset(seed=1)
+    for t in range(30):
+        actions = np.arange(5) * t % 4
+        expected = whole.step(actions)
+        for part, rows in enumerate(halves.slices):
+            halves.send(part, actions[rows])
+            got = halves.recv(part)
+            for a, b in zip(got[:4], expected[:4], strict=True):
+                assert np.array_equal(a, b[rows])
+
+
+def test_out_is_written_in_place_and_checked() -> None:
+    """With `out` the observations land there; an array of another shape or type is refused."""
+    env = SerialVectorEnv([TickEnv] * 2)
+    env.reset(seed=0)
+    out = np.zeros((2, 4), np.float32)
+    obs, *_ = env.step(np.zeros(2, int), out=out)
+    assert obs is out
+    assert out[:, 0].tolist() == [1, 1]
+    with pytest.raises(ValueError, match="out as float32"):
+        env.step(np.zeros(2, int), out=np.zeros((3, 2, 4), np.float32))
+
+
+def test_after_a_fault_the_batch_says_what_stopped_it() -> None:
+    """A step or reset after a fault repeats the fault instead of going on with torn environments."""
+    env = SerialVectorEnv([TickEnv, lambda: FaultyEnv("raise-step", at_step=1)])
+    env.reset(seed=0)
+    with pytest.raises(EnvRaised):
+        env.step(np.zeros(2, int))
+    for use in (lambda: env.step(np.zeros(2, int)), lambda: env.reset(seed=0)):
+        with pytest.raises(EnvRaised, match="has stopped, close it and make a new one") as caught:
+            use()
+        assert caught.value.env == 1
+    env.close()
+
+
+@pytest.mark.parametrize("slices", [1, 2])
+def test_restarts_are_counted_within_a_window(slices: int) -> None:
+    """One restart every 5 steps is fine with 2 allowed in 9 steps, and too much with 2 in 11, whatever the slices."""
+
+    def run(window: int) -> int:
+        env = SerialVectorEnv(
+            [lambda: FaultyEnv("raise-step", at_step=5)] + [TickEnv] * 3,
+            slices=slices, on_fault="restart", max_restarts=2, restart_window=window,
+        )  # fmt: skip
+        env.reset(seed=0)
+        for _ in range(40):
+            env.step(np.zeros(4, int))
+        return len(env.faults)
+
+    assert run(9) == 8
+    with pytest.raises(TooManyRestarts, match="3 restarts within 11 steps, 2 are allowed"):
+        run(11)
+
+
+def test_restarted_reaches_the_infos() -> None:
+    """The step that restarted an environment says so, marks it truncated, and counts the fault."""
+    env = SerialVectorEnv([TickEnv, lambda: FaultyEnv("nan-obs", at_step=2)], on_fault="restart")
+    env.reset(seed=0)
+    assert "restarted" not in env.step(np.zeros(2, int))[4]
+    obs, rewards, terminated, truncated, infos = env.step(np.ones(2, int))
+    assert infos["restarted"].tolist() == [False, True]
+    assert truncated.tolist() == [False, True]
+    assert not terminated.any()
+    assert rewards.tolist() == [1, 0]
+    assert np.isfinite(obs).all()
+    assert [fault.env for fault in env.faults] == [1]
+
+
+def test_unknown_policy_is_refused() -> None:
+    """`on_fault` has two values."""
+    with pytest.raises(ValueError, match="fail, restart"):
+        SerialVectorEnv([TickEnv], on_fault="ignore")
+    with pytest.raises(ValueError, match="fail, restart"):
+        ProcessVectorEnv([TickEnv], on_fault="ignore")
