@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,7 @@ def load(path: str | Path) -> np.ndarray:
             arrays = {name: archive[name] for name in archive.files}
     except FileNotFoundError:
         raise TraceError(f"{path}: no such file. Give the path of a traces_*.npz file.") from None
-    except (OSError, ValueError, AttributeError, EOFError) as error:
+    except (OSError, ValueError, AttributeError, EOFError, zipfile.BadZipFile) as error:
         raise TraceError(
             f"{path}: not a readable .npz of plain arrays ({error}). Record it with numpy.savez_compressed."
         ) from None
