@@ -27,7 +27,7 @@ from shoal.vector.seeding import Stream
 
 HORIZONS = (30, 50, 100)  # the challenge's
 MAX_HORIZONS = 8
-MAX_HORIZON = 30_000  # the step counter is an int16
+MAX_HORIZON = 30_000  # memory counts the steps of hosts in int16
 MIX = (0.47, 0.47, 0.06)  # default shares of bline, meander, sleep in red="mixed" (PLAY.md)
 
 PARAMS = np.dtype(
@@ -64,7 +64,7 @@ class Cage2(CompiledEnv):
     ((52,), 145)
     """
 
-    state = np.dtype([("game", STATE), ("horizon", np.int16)], align=True)
+    state = np.dtype([("game", STATE), ("horizon", np.int32)], align=True)
     params = PARAMS
     observation_space: gym.Space[Any] = gym.spaces.Box(0, 1, (PLAIN_FEATURES,), np.uint8)
     action_space: gym.Space[Any] = gym.spaces.Discrete(NUM_ACTIONS)
@@ -117,7 +117,7 @@ class Cage2Useful(Cage2):
 class Cage2Memory(Cage2):
     """The 52 bits and what Blue can remember of its observations and actions (table in docs/cage2.md)."""
 
-    state = np.dtype([("game", STATE), ("horizon", np.int16), ("memory", MEMORY)], align=True)
+    state = np.dtype([("game", STATE), ("horizon", np.int32), ("memory", MEMORY)], align=True)
     observation_space: gym.Space[Any] = gym.spaces.Box(0, 1, (MEMORY_FEATURES,), np.uint8)
     features = FEATURES_VERSION
 
