@@ -6,8 +6,12 @@ from __future__ import annotations
 class EnvFault(RuntimeError):
     """A fault of one environment. Names the environment, its worker, its seed and its step.
 
-    `kind` is the type name of the original exception (an error crosses processes as text, never
-    as a pickled exception), `worker_traceback` the traceback as the worker printed it.
+    `kind` is the type name of the original exception (an error crosses processes as text, never as a pickled
+    exception), `worker_traceback` the traceback as the worker printed it. `step` counts from 1 within the
+    episode; 0 is its reset. `aftermath` says how a restarted environment went on.
+
+    >>> str(EnvFault("no fuel", env=1, pid=4711, seed=5, step=3))
+    'no fuel [environment 1, worker pid 4711, seed 5, step 3]'
     """
 
     def __init__(
@@ -21,18 +25,21 @@ class EnvFault(RuntimeError):
         kind: str = "",
         worker_traceback: str = "",
     ) -> None:
+        super().__init__(message)
         self.message, self.env, self.pid, self.seed, self.step = message, env, pid, seed, step
         self.kind = kind or type(self).__name__
         self.worker_traceback = worker_traceback
-        where = ", ".join(
-            f"{name} {value}"
-            for name, value in (("environment", env), ("worker pid", pid), ("seed", seed), ("step", step))
-            if value is not None
-        )
-        text = f"{message} [{where}]" if where else message
-        if worker_traceback:
-            text += "\n--- traceback of the worker ---\n" + worker_traceback.rstrip()
-        super().__init__(text)
+        self.aftermath = ""
+
+    def __str__(self) -> str:
+        places = (("environment", self.env), ("worker pid", self.pid), ("seed", self.seed), ("step", self.step))
+        where = ", ".join(f"{name} {value}" for name, value in places if value is not None)
+        text = f"{self.message} [{where}]" if where else self.message
+        if self.aftermath:
+            text += f"; {self.aftermath}"
+        if self.worker_traceback:
+            text += "\n--- traceback of the worker ---\n" + self.worker_traceback.rstrip()
+        return text
 
 
 class EnvRaised(EnvFault):

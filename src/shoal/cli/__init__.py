@@ -1,0 +1,179 @@
+"""The command line: the only place that prints for people and decides exit codes.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage or unusable input, 130 / 143 stopped by Ctrl-C / SIGTERM.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from shoal.cli.parsing import named, parse, switch, unalias
+from shoal.cli.training import train
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of `shoal`."""
+    args = list(sys.argv[1:] if arguments is None else arguments)
+    if not args or args[0] in ("-h", "--help"):
+        print(_usage())
+        sys.exit(0)
+    if args[0] in ("-V", "--version"):
+        from shoal import __version__
+
+        print(f"shoal {__version__}")
+        sys.exit(0)
+    name, rest = args[0], unalias(args[1:])
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, 1)
+        _fail(f"unknown command {name!r}" + (f"; did you mean {near[0]!r}?" if near else "") + "\n\n" + _usage(), 2)
+    as_json, rest = switch(rest, "--json")
+    try:
+        sys.exit(COMMANDS[name][0](rest, as_json))
+    except (ValueError, TypeError, FileNotFoundError, FileExistsError, ModuleNotFoundError) as error:
+        _fail(str(error), 2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except RuntimeError as error:
+        from shoal.runs.checkpoint import CheckpointError
+
+        _fail(str(error), 2 if isinstance(error, CheckpointError) else 1)
+
+
+# -- commands ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EvaluateArgs:
+    """Score a saved run on episodes it has never seen, greedily and by sampling."""
+
+    run: str
+    """Run folder, or its name under --runs-dir."""
+    episodes: int = 100
+    """Held-out episodes per mode."""
+    num_envs: int = 1
+    """Environments that play them."""
+    seed: int | None = None
+    """Seed of the evaluation stream; default: the run's."""
+    runs_dir: str = "runs"
+    """Folder that holds the run folders."""
+
+
+def evaluate(args: list[str], as_json: bool) -> int:
+    """Score a run on held-out episodes."""
+    given = parse(EvaluateArgs, named(args, "--run"), "shoal evaluate RUN")
+    from shoal.evaluate import evaluate as score
+
+    result = score(given.run, episodes=given.episodes, num_envs=given.num_envs, seed=given.seed, runs_dir=given.runs_dir)
+    if as_json:
+        print(json.dumps(result, allow_nan=False))
+        return 0
+    print(f"{result['task']}, epoch {result['epoch']}, {result['episodes']} held-out episodes, evaluation seed {result['seed']}")
+    print(f"{'':15}{'mean':>10}  {'95 % interval':^21}{'median':>10}{'worst':>10}{'best':>10}{'length':>9}")
+    for mode in ("deterministic", "sampled"):
+        row = result[mode]
+        bounds = f"[{row['low']:,.1f}, {row['high']:,.1f}]"
+        print(
+            f"{mode:15}{row['mean']:>10,.1f}  {bounds:^21}{row['median']:>10,.1f}{row['worst']:>10,.1f}"
+            f"{row['best']:>10,.1f}{row['mean_length']:>9,.0f}"
+        )
+    return 0
+
+
+def tasks(args: list[str], as_json: bool) -> int:
+    """List what can be trained."""
+    parse(TasksArgs, args, "shoal tasks")
+    from shoal.tasks import listing
+
+    rows = listing()
+    if as_json:
+        print(json.dumps({"tasks": rows}))
+        return 0
+    width = max(len(row["task"]) for row in rows)
+    for row in rows:
+        print(f"{row['task']:<{width}}  {row['about']}")
+    print("\nAny other Gymnasium id works too: shoal train ID")
+    return 0
+
+
+@dataclass(frozen=True)
+class TasksArgs:
+    """List what can be trained."""
+
+
+@dataclass(frozen=True)
+class BenchArgs:
+    """Measure this machine: a group of benchmarks with its bars."""
+
+    group: str
+    """vector or ppo."""
+    full: bool = False
+    """Run the long learning results again instead of reading the stored ones."""
+
+
+def bench(args: list[str], as_json: bool) -> int:
+    """Measure throughput, backends and peers side by side."""
+    given = parse(BenchArgs, named(args, "--group"), "shoal bench GROUP")
+    from shoal import bench as measuring
+
+    def say(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    rows = measuring.run(given.group, full=given.full, say=say)
+    if as_json:
+        print(json.dumps({"results": rows}, allow_nan=False))
+        return 0
+    for row in rows:
+        bar = "" if row["bar"] is None else f"bar {row['bar']:g}: {'holds' if row['holds'] else 'MISSED'}"
+        value = "-" if row["value"] is None else f"{row['value']:,.4g}"
+        note = f"  ({row['note']})" if row.get("note") else ""
+        print(f"{row['name']:<64}{value:>12} {row['unit']:<12}{bar}{note}")
+    return 0
+
+
+@dataclass(frozen=True)
+class ReportArgs:
+    """Write a run's page again: curves, settings, events, in one self-contained HTML file."""
+
+    run: str
+    """Run folder, or its name under --runs-dir."""
+    runs_dir: str = "runs"
+    """Folder that holds the run folders."""
+
+
+def report(args: list[str], as_json: bool) -> int:
+    """Write a run's page."""
+    given = parse(ReportArgs, named(args, "--run"), "shoal report RUN")
+    from shoal.report import write_report
+
+    path = write_report(given.run, runs_dir=given.runs_dir)
+    print(json.dumps({"report": str(path)}) if as_json else f"report   {path}")
+    return 0
+
+
+COMMANDS: dict[str, tuple[Callable[[list[str], bool], int], str]] = {
+    "train": (train, "train TASK [flags]: train PPO on N environments (--resume RUN goes on)"),
+    "evaluate": (evaluate, "evaluate RUN: score a run on held-out episodes"),
+    "tasks": (tasks, "tasks: what can be trained"),
+    "report": (report, "report RUN: write a run's page again"),
+    "bench": (bench, "bench vector|ppo: measure this machine, peers side by side"),
+}
+
+
+def _usage() -> str:
+    lines = [f"  shoal {about}" for _, about in COMMANDS.values()]
+    return (
+        "shoal: PPO on hundreds to thousands of environments at once, measured honestly\n\n"
+        + "\n".join(lines)
+        + "\n\nEvery command takes --help, and --json where it prints figures. Start with:\n\n"
+        "  shoal train CartPole-v1\n"
+    )
+
+
+def _fail(text: str, code: int) -> None:
+    print(f"shoal: {text}", file=sys.stderr)
+    sys.exit(code)
+

@@ -1,0 +1,323 @@
+"""Every option of a training run: frozen, documented, validated. A field's docstring is its help text."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import types
+import typing
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+ScheduleName = Literal["constant", "linear", "cosine"]
+
+
+MOST_SEED = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class VectorConfig:
+    """How many environments step, where and how."""
+
+    num_envs: int | Literal["auto"] = 8
+    """Environments stepped together; "auto" picks a number that saturates this machine."""
+    backend: Literal["auto", "serial", "process", "compiled"] = "auto"
+    """Where they step; "auto" measures a few steps and picks."""
+    workers: int | None = None
+    """Worker processes of the process backend; default: the usable cores."""
+    env_threads: int = 1
+    """Threads of the compiled backend."""
+    slices: Literal["lockstep", "double", "ready"] = "lockstep"
+    """lockstep: all together. double: two halves, acting overlaps stepping. ready: act for each worker as
+    soon as it is done (the run is then labelled inexact)."""
+    start_method: Literal["spawn", "fork", "forkserver"] | None = None
+    """How workers are started; default: the safest that the platform has (forkserver, else spawn)."""
+    step_timeout: float = 300.0
+    """Seconds after which a worker that does not answer counts as hanging."""
+    on_fault: Literal["fail", "restart"] = "fail"
+    """restart: rebuild a broken environment and go on with its next episode; its broken one is masked out."""
+    max_restarts: int = 10
+    """Restarts allowed within --restart-window steps before the run stops."""
+    restart_window: int = 10_000
+    """Steps over which restarts are counted."""
+    memory_budget_gb: float | None = None
+    """Memory that a rollout may take; default: half of what is free."""
+
+    def __post_init__(self) -> None:
+        _check_types(self)
+        if self.num_envs != "auto":
+            _whole("num_envs", self.num_envs, 1)
+        if self.workers is not None:
+            _whole("workers", self.workers, 1)
+        _whole("env_threads", self.env_threads, 1)
+        _whole("max_restarts", self.max_restarts, 0)
+        _whole("restart_window", self.restart_window, 1)
+        _number("step_timeout", self.step_timeout, above=0)
+        if self.memory_budget_gb is not None:
+            _number("memory_budget_gb", self.memory_budget_gb, above=0)
+
+
+@dataclass(frozen=True)
+class PPOConfig:
+    """The algorithm. Names and defaults follow the field's habits where it has any."""
+
+    rollout_steps: int = 128
+    """Steps of each environment in one rollout (one epoch)."""
+    update_interval: int = 1
+    """Update after so many rollouts."""
+    gamma: float = 0.99
+    """Discount."""
+    gae_lambda: float = 0.95
+    """Lambda of generalised advantage estimation."""
+    update_epochs: int = 4
+    """Passes over the data in an update, policy and value together."""
+    policy_epochs: int | None = None
+    """Passes for the policy alone; giving this or --value-epochs trains the two apart."""
+    value_epochs: int | None = None
+    """Passes for the value alone."""
+    minibatch_size: int = 256
+    """Samples per gradient step; a batch is cut into equal parts no larger than this."""
+    learning_rate: float = 3e-4
+    """Step size of Adam."""
+    lr_schedule: ScheduleName = "linear"
+    """From --learning-rate to --lr-final over the run."""
+    lr_final: float = 0.0
+    """Learning rate at the end of the schedule."""
+    clip: float = 0.2
+    """Clip range of the probability ratio."""
+    clip_schedule: ScheduleName = "constant"
+    """From --clip to 0 over the run."""
+    value_clip: float | None = None
+    """Clip range of the value's change; none by default."""
+    entropy_coef: float = 0.0
+    """Weight of the entropy bonus."""
+    entropy_schedule: ScheduleName = "constant"
+    """From --entropy-coef to 0 over the run."""
+    value_coef: float = 0.5
+    """Weight of the value loss when trained together."""
+    max_grad_norm: float = 0.5
+    """Gradients are scaled down to this norm."""
+    target_kl: float | None = None
+    """Stop an update when the policy has moved this far; a KL that is not a number stops it too."""
+    normalise_advantages: bool = True
+    """Advantages of a batch get mean 0 and standard deviation 1."""
+    normalise_observations: bool = False
+    """Observations are scaled by their running mean and standard deviation (saved with the run)."""
+    normalise_rewards: bool = False
+    """Rewards are scaled by the running standard deviation of the return (saved with the run)."""
+    hidden: tuple[int, ...] = (64, 64)
+    """Widths of the hidden layers."""
+    activation: Literal["tanh", "relu", "silu"] = "tanh"
+    """Activation after each hidden layer."""
+    network: Literal["separate", "shared"] = "separate"
+    """Separate networks for policy and value, or one trunk with two heads."""
+    initial_std: float = 1.0
+    """Standard deviation of a continuous policy at the start (in the scaled action range)."""
+    device: Literal["cpu", "cuda", "mps"] = "cpu"
+    """Where the learner runs."""
+    torch_threads: int | None = None
+    """Threads of the learner; default: 1 for small minibatches, else the usable cores."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.hidden, list):
+            object.__setattr__(self, "hidden", tuple(self.hidden))
+        _check_types(self)
+        for name in ("rollout_steps", "update_interval", "update_epochs", "minibatch_size"):
+            _whole(name, getattr(self, name), 1)
+        for name in ("policy_epochs", "value_epochs", "torch_threads"):
+            if getattr(self, name) is not None:
+                _whole(name, getattr(self, name), 1)
+        for name in ("gamma", "gae_lambda"):
+            _number(name, getattr(self, name), least=0, most=1)
+        for name in ("learning_rate", "clip", "max_grad_norm", "initial_std"):
+            _number(name, getattr(self, name), above=0)
+        for name in ("lr_final", "entropy_coef", "value_coef"):
+            _number(name, getattr(self, name), least=0)
+        for name in ("value_clip", "target_kl"):
+            if getattr(self, name) is not None:
+                _number(name, getattr(self, name), above=0)
+        for width in self.hidden:
+            _whole("hidden", width, 1)
+        if self.network == "shared" and (self.policy_epochs or self.value_epochs):
+            raise ValueError(
+                "expected separate networks with --policy-epochs or --value-epochs: with a shared trunk the passes of one "
+                "would move the other. Add --network separate"
+            )
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """How long, where it is kept, what is shown."""
+
+    steps: int | None = None
+    """Budget in environment steps (rounded up to whole epochs, as the header says)."""
+    epochs: int | None = None
+    """Budget in epochs; an epoch is one rollout of all environments."""
+    episodes: int | None = None
+    """Budget in completed episodes; the run ends with the epoch that reaches it."""
+    target_return: float | None = None
+    """End early when the mean return of the last 100 episodes reaches this."""
+    seed: int = 0
+    """Every random number of the run descends from it."""
+    name: str | None = None
+    """Name of the run folder; default: task, date and time."""
+    runs_dir: str = "runs"
+    """Folder that holds the run folders."""
+    save_interval: int = 50
+    """Epochs between checkpoints (one more is written at the end)."""
+    keep: int = 3
+    """Checkpoints kept."""
+    log_interval: int = 10
+    """Epochs between lines on the console when it is not a terminal."""
+    track: str = ""
+    """More places for the metrics: tensorboard, wandb, or both with a comma."""
+    on_save_error: Literal["warn", "fail"] = "warn"
+    """What a failed checkpoint does to the run: go on and try again, or stop."""
+
+    def __post_init__(self) -> None:
+        _check_types(self)
+        for name in ("steps", "epochs", "episodes"):
+            if getattr(self, name) is not None:
+                _whole(name, getattr(self, name), 1)
+        for name in ("save_interval", "keep", "log_interval"):
+            _whole(name, getattr(self, name), 1)
+        _whole("seed", self.seed, 0, MOST_SEED)
+        given = [name for name in ("steps", "epochs", "episodes") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ValueError(f"expected one budget, got {' and '.join('--' + name for name in given)}")
+        if self.target_return is not None:
+            _number("target_return", self.target_return)
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """One training run."""
+
+    task: str = "CartPole-v1"
+    """A Gymnasium id (`shoal tasks` lists what ships)."""
+    env_kwargs: str = "{}"
+    """Arguments of the environment as JSON, e.g. '{"g": 9.81}'."""
+    vector: VectorConfig = field(default_factory=VectorConfig)
+    ppo: PPOConfig = field(default_factory=PPOConfig)
+    run: RunConfig = field(default_factory=RunConfig)
+
+    def __post_init__(self) -> None:
+        _check_types(self)
+
+    def replace(self, **changes: Any) -> TrainConfig:
+        """A copy with changes given by flat name, e.g. `replace(num_envs=64, seed=1)`."""
+        groups: dict[str, dict[str, Any]] = {}
+        for name, value in changes.items():
+            groups.setdefault(group_of(name), {})[name] = value
+        top = groups.pop("", {})
+        parts = {g: dataclasses.replace(getattr(self, g), **values) for g, values in groups.items()}
+        return dataclasses.replace(self, **top, **parts)
+
+
+def group_of(name: str) -> str:
+    """The group ("vector", "ppo", "run" or "") that an option belongs to."""
+    for group, kind in (("vector", VectorConfig), ("ppo", PPOConfig), ("run", RunConfig), ("", TrainConfig)):
+        if name in {f.name for f in fields(kind)} and name not in ("vector", "ppo", "run"):
+            return group
+    import difflib
+
+    known = [f.name for kind in (VectorConfig, PPOConfig, RunConfig) for f in fields(kind)]
+    near = difflib.get_close_matches(name, known, 1)
+    raise ValueError(f"unknown option {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """A config as plain data for JSON."""
+    return {
+        f.name: to_dict(value) if dataclasses.is_dataclass(value) else list(value) if isinstance(value, tuple) else value
+        for f in fields(config)
+        for value in [getattr(config, f.name)]
+    }
+
+
+def from_dict(data: Any, kind: type[Any] = TrainConfig, where: str = "config") -> Any:
+    """The inverse of `to_dict`; unknown names, wrong types and values out of range are refused by name."""
+    if not isinstance(data, dict):
+        raise ValueError(f"expected {where} as an object, got {type(data).__name__}")
+    hints = typing.get_type_hints(kind)
+    unknown = sorted(str(name) for name in set(data) - set(hints))
+    if unknown:
+        raise ValueError(f"unknown option {where}.{unknown[0]}; known: {', '.join(sorted(hints))}")
+    values = {}
+    for name, value in data.items():
+        hint = hints[name]
+        if dataclasses.is_dataclass(hint):
+            values[name] = from_dict(value, hint, f"{where}.{name}")  # type: ignore[arg-type]
+        else:
+            value = tuple(value) if isinstance(value, list) else value
+            if not _is(value, hint):
+                raise ValueError(f"expected {where}.{name} as {_spell(hint)}, got {_shown(value)}")
+            values[name] = value
+    return kind(**values)
+
+
+def _check_types(config: Any) -> None:
+    """A misspelt choice must not mean "something else": every field has the type that it declares."""
+    for name, hint in typing.get_type_hints(type(config)).items():
+        if not _is(value := getattr(config, name), hint):
+            raise ValueError(f"expected {_flag(name)} as {_spell(hint)}, got {_shown(value)}")
+
+
+def _is(value: Any, hint: Any) -> bool:
+    origin = typing.get_origin(hint)
+    if origin is Literal:
+        return isinstance(value, str) and value in typing.get_args(hint)
+    if origin is tuple:
+        return isinstance(value, tuple) and all(_is(part, typing.get_args(hint)[0]) for part in value)
+    if origin in (typing.Union, types.UnionType):
+        return any(_is(value, part) for part in typing.get_args(hint))
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, hint)
+
+
+def _spell(hint: Any) -> str:
+    if typing.get_origin(hint) is Literal:
+        return " | ".join(map(str, typing.get_args(hint)))
+    if typing.get_origin(hint) is tuple:
+        return "a list of whole numbers"
+    if typing.get_args(hint):
+        return " or ".join(_spell(part) for part in typing.get_args(hint))
+    if dataclasses.is_dataclass(hint):
+        return "an object"
+    return {int: "a whole number", float: "a number", str: "text", bool: "true or false"}.get(hint, "nothing")
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _shown(value: Any) -> str:
+    text = "a whole number of very many digits" if _is(value, int) and abs(value) >> 4096 else repr(value)
+    return text if len(text) <= 200 else text[:200] + "..."
+
+
+def _whole(name: str, value: Any, least: int, most: int | None = None) -> None:
+    if not _is(value, int) or value < least or (most is not None and value > most):
+        bounds = f"of at least {least}" + (f" and at most {most}" if most is not None else "")
+        raise ValueError(f"expected {_flag(name)} as a whole number {bounds}, got {_shown(value)}")
+
+
+def _number(
+    name: str,
+    value: Any,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    most: float | None = None,
+) -> None:
+    fine = _is(value, float) and -sys.float_info.max <= value <= sys.float_info.max  # of an int too, NaN never
+    fine = fine and (above is None or value > above) and (least is None or value >= least)
+    if not fine or (most is not None and value > most):
+        bounds = [f"above {above:g}"] if above is not None else []
+        bounds += [f"at least {least:g}"] if least is not None else []
+        bounds += [f"at most {most:g}"] if most is not None else []
+        wish = "a finite number" + (" " + " and ".join(bounds) if bounds else "")
+        raise ValueError(f"expected {_flag(name)} as {wish}, got {_shown(value)}")

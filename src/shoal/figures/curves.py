@@ -1,0 +1,34 @@
+"""Training curves. A figure function takes data and an axis; it opens and saves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import EngFormatter, MaxNLocator
+
+INK, MUTED, LABEL = "#1f4e79", "#9aa5b1", "#5b6670"
+
+
+def curve(axis: Axes, rows: Sequence[dict[str, Any]], key: str, label: str) -> None:
+    """One metric against environment steps; epochs without a value are gaps."""
+    steps = [row["steps"] for row in rows]
+    values = [float("nan") if row.get(key) is None else row[key] for row in rows]
+    axis.plot(steps, values, color=INK, linewidth=1.6)
+    axis.set_title(label, loc="left", fontsize=10, color=LABEL)
+    axis.set_xlabel("environment steps", fontsize=9, color=LABEL)
+    axis.grid(color=MUTED, alpha=0.3, linewidth=0.6)
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+    axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axis.xaxis.set_major_locator(MaxNLocator(6))
+    if max((value for value in values if value == value), default=0.0) >= 10_000:
+        axis.yaxis.set_major_formatter(EngFormatter(sep=""))
+
+
+def target_line(axis: Axes, value: float) -> None:
+    """A dashed line at a target."""
+    axis.axhline(value, color=MUTED, linestyle="--", linewidth=1.2)
+    place = {"xycoords": ("axes fraction", "data"), "xytext": (0, -3), "textcoords": "offset points"}
+    axis.annotate(f"target {value:g}", (0.01, value), va="top", fontsize=8, color=LABEL, **place)

@@ -1,0 +1,123 @@
+"""What a run leaves behind while it goes on: rows, checkpoints, notes, and lines for the person who watches."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TextIO
+
+from shoal.budget import Budget
+from shoal.config import TrainConfig, to_dict
+from shoal.learn.learner import Learner
+from shoal.runs import checkpoint
+from shoal.runs.checkpoint import CheckpointError
+from shoal.runs.console import Console
+from shoal.runs.store import Run
+from shoal.runs.tracking import Tracker, make_trackers
+
+COLLAPSED_ENTROPY = 0.01  # share of a uniform policy's entropy below which a discrete policy hardly explores
+BLOWN_UP_KL = 0.5
+
+
+class Journal:
+    """Records and saves one run."""
+
+    def __init__(self, run: Run, config: TrainConfig, budget: Budget, stream: TextIO) -> None:
+        self.run, self.config, self.budget = run, config, budget
+        self.console = Console(budget.total_steps, config.run.log_interval, stream)
+        self.trackers: list[Tracker] = [self.console]
+        self.saved_epoch = -1
+        self._alarms: set[str] = set()
+        self._faults_noted = 0
+        self._epoch_start = time.perf_counter()
+
+    def open(self, learner: Learner) -> None:
+        """Start the trackers and the clock; `learner` may be a resumed one."""
+        self.trackers = [*make_trackers(self.config.run.track, self.run, to_dict(self.config)), self.console]
+        self._start = time.perf_counter() - learner.elapsed_s
+        self._epoch_start = time.perf_counter()
+        if self.config.vector.slices == "ready":
+            self.inexact("batches form in the order in which workers finish (--slices ready)")
+
+    def record(self, learner: Learner, metrics: dict[str, float]) -> None:
+        """One row for the epoch that just ended."""
+        now = time.perf_counter()
+        learner.elapsed_s = now - self._start
+        row = {
+            **learner.progress_row(),
+            **metrics,
+            "time/steps_per_s": self.budget.steps_per_epoch / (now - self._epoch_start),
+            "time/collect_s": learner.collect_s,
+            "time/elapsed_s": learner.elapsed_s,
+            "time/eta_s": self.budget.eta_s(learner),
+        }
+        self._epoch_start = now
+        for tracker in self.trackers:
+            tracker.log(row)
+        self._watch(row, learner)
+
+    def save_if_due(self, learner: Learner) -> None:
+        """A checkpoint every `save_interval` epochs."""
+        if learner.marked_epoch - max(self.saved_epoch, 0) >= self.config.run.save_interval or self.saved_epoch < 0:
+            self.save(learner)
+
+    def save(self, learner: Learner, *, last: bool = False) -> None:
+        """Write a checkpoint. A failure is reported; it stops the run if it was the last or `--on-save-error fail`."""
+        epoch = learner.marked_epoch
+        if epoch == self.saved_epoch:
+            return
+        try:
+            tensors, meta = learner.state()
+            checkpoint.save(self.run.checkpoints, epoch, tensors, meta, keep=self.config.run.keep)
+            self.saved_epoch = epoch
+        except CheckpointError as error:
+            self.tell(f"checkpoint of epoch {epoch} FAILED: {error}", event="save failed")
+            if last or self.config.run.on_save_error == "fail":
+                raise
+
+    def restore(self, learner: Learner, *, reshard: bool) -> None:
+        """Continue from the newest checkpoint that is whole; say loudly what was passed over."""
+        found = checkpoint.load_latest(self.run.checkpoints)
+        for reason in found.skipped:
+            self.tell(f"damaged checkpoint passed over: {reason}", event="checkpoint damaged")
+        for reason in learner.set_state(found.tensors, found.meta, reshard=reshard):
+            self.inexact(reason)
+        self.saved_epoch = found.epoch
+        self.run.truncate_metrics(found.epoch)
+        self.run.note({"event": "resumed", "epoch": found.epoch, "skipped": found.skipped})
+        self.run.set_status("running")
+        self.console.message(f"resumed at epoch {found.epoch}, {learner.steps:,} steps")
+
+    def inexact(self, reason: str) -> None:
+        """From here on the run cannot be reproduced bit for bit: write it down."""
+        self.tell(f"this run is labelled inexact: {reason}", event="inexact")
+
+    def tell(self, text: str, event: str) -> None:
+        """Say something to the person and to events.jsonl."""
+        self.console.message(text)
+        self.run.note({"event": event, "text": text})
+
+    def close(self) -> None:
+        for tracker in self.trackers:
+            tracker.close()
+
+    def _watch(self, row: dict[str, float], learner: Learner) -> None:
+        """Alarms that belong in the record: each is raised once."""
+        faults = getattr(learner.env, "faults", [])
+        for fault in faults[self._faults_noted :]:
+            self.tell(f"environment restarted after: {fault}", event="restart")
+        self._faults_noted = len(faults)
+        entropy, kl = row.get("policy/entropy"), row.get("policy/kl")
+        if entropy is not None and learner.agent.kind.num_masks > 1:
+            if entropy < COLLAPSED_ENTROPY * math.log(learner.agent.kind.num_masks):
+                self._alarm("entropy collapse", f"entropy {entropy:.2g}: the policy hardly explores any more")
+        if kl is not None and not kl <= BLOWN_UP_KL:
+            self._alarm("kl blow-up", f"KL {kl:.3g} in one update: lower --learning-rate or set --target-kl")
+        for guard in ("guard/skipped_steps", "guard/restored_updates"):
+            if row.get(guard):
+                self._alarm(guard, f"{row[guard]:.0f} in epoch {row['epoch']}: non-finite numbers were kept out of the weights")
+
+    def _alarm(self, name: str, text: str) -> None:
+        if name not in self._alarms:
+            self._alarms.add(name)
+            self.tell(f"alarm, {name}: {text}", event="alarm")

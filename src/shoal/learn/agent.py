@@ -1,0 +1,133 @@
+"""A policy ready to act: features, normalisation, network and action distribution in one place.
+
+Training, evaluation and deployment all act through this class, so they cannot disagree about how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from shoal.config import PPOConfig
+from shoal.learn.actions import action_kind
+from shoal.learn.features import Features
+from shoal.learn.network import ActorCritic
+from shoal.learn.normalise import RunningMoments
+from shoal.vector.layout import Array
+
+CLIP = 10.0  # normalised observations are cut off here: an outlier must not blow up the network
+VALUE_CHUNK = 16_384  # rows per forward pass when valuing a whole rollout: it stays in the cache
+
+
+class Agent:
+    """Network, features and observation statistics for one pair of spaces."""
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        config: PPOConfig,
+        *,
+        init_seed: int = 0,
+        network: nn.Module | None = None,
+    ) -> None:
+        self.features = Features(observation_space)
+        self.kind = action_kind(action_space)
+        self.device = config.device
+        self._check_mask_width(observation_space)
+        if network is None:
+            with torch.random.fork_rng(devices=[]):  # initialisation draws from torch's global generator
+                torch.manual_seed(init_seed)
+                network = ActorCritic(
+                    self.features.size,
+                    self.kind,
+                    hidden=config.hidden,
+                    activation=config.activation,
+                    shared=config.network == "shared",
+                    initial_std=config.initial_std,
+                )
+        for method in ("policy", "value"):
+            if not callable(getattr(network, method, None)):
+                raise TypeError(
+                    f"a network needs the methods policy(features) -> [B, {self.kind.num_params}] and value(features) -> [B]; "
+                    f"{type(network).__name__} has no {method}"
+                )
+        self.network = network.to(self.device).eval()
+        self._check_outputs()
+        self.moments = RunningMoments((self.features.size,)) if config.normalise_observations else None
+        self._set_scale()
+
+    def encode(self, leaves: Sequence[Tensor]) -> Tensor:
+        """Observation leaves to normalised features on the learner's device."""
+        features = self.features.encode(leaves).to(self.device)
+        if self.moments is None:
+            return features
+        return ((features - self._mean) * self._scale).clamp_(-CLIP, CLIP)
+
+    def distribution(self, leaves: Sequence[Tensor]) -> Tensor:
+        """Parameters of the behaviour policy `[B, P]`, mask applied."""
+        params: Tensor = self.network.policy(self.encode(leaves))  # type: ignore[operator]
+        masks = self.features.masks(leaves)
+        return params if masks is None else self.kind.mask(params, masks.to(self.device))
+
+    def act(self, leaves: Sequence[Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Parameters and sampled actions."""
+        params = self.distribution(leaves)
+        return params, self.kind.sample(params, noise)
+
+    @torch.inference_mode()
+    def values(self, features: Tensor) -> Array:
+        """Value estimates of features `[B, F]`, float32[B]."""
+        parts = [self.network.value(part) for part in torch.split(features, VALUE_CHUNK)]  # type: ignore[operator]
+        return torch.cat(parts).cpu().numpy() if parts else np.zeros(0, np.float32)
+
+    def learn_scale(self, features: Array) -> None:
+        """Take raw features `[B, F]` into the observation statistics. After an update, never before it:
+        the update must see what acting saw."""
+        if self.moments is not None:
+            self.moments.update(features)
+            self._set_scale()
+
+    def moments_state(self) -> dict[str, Array]:
+        return {} if self.moments is None else self.moments.state()
+
+    def set_moments_state(self, state: dict[str, Array]) -> None:
+        if self.moments is not None:
+            self.moments.set_state(state)
+            self._set_scale()
+
+    def _set_scale(self) -> None:
+        if self.moments is not None:
+            self._mean = torch.from_numpy(self.moments.mean.astype(np.float32)).to(self.device)
+            self._scale = torch.from_numpy(self.moments.scale).to(self.device)
+
+    @torch.inference_mode()
+    def _check_outputs(self) -> None:
+        """A value of shape [B, 1] would broadcast against targets [B] to [B, B]: silent nonsense."""
+        features = torch.zeros((2, self.features.size), device=self.device)
+        for method, expected in (("policy", (2, self.kind.num_params)), ("value", (2,))):
+            got = tuple(getattr(self.network, method)(features).shape)
+            if got != expected:
+                name = f"{type(self.network).__name__}.{method}"
+                raise ValueError(f"expected {name} to give shape {expected} for 2 rows of features, got {got}")
+
+    def _check_mask_width(self, space: spaces.Space[Any]) -> None:
+        leaf = self.features.mask_leaf
+        if leaf is None:
+            return
+        _, shape, _ = self.features.layout.leaves[leaf]
+        if int(np.prod(shape)) != self.kind.num_masks:
+            raise ValueError(f"expected an action_mask of {self.kind.num_masks} entries, got shape {shape} in {space}")
+
+
+def check_device(name: str) -> None:
+    """Refuse a device that is not there, with what to do."""
+    if name == "cuda" and not torch.cuda.is_available():
+        raise RuntimeError("--device cuda: torch sees no CUDA device here. Use --device cpu, or install a CUDA build of torch")
+    if name == "mps" and not torch.backends.mps.is_available():
+        raise RuntimeError("--device mps: torch sees no Apple GPU here. Use --device cpu")

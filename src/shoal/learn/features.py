@@ -1,0 +1,105 @@
+"""Observations as the network sees them: one float32 row per environment, and the action mask apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+from torch.nn import functional
+
+from shoal.vector.layout import Array, Layout
+
+MASK_KEY = "action_mask"
+
+
+class Features:
+    """Turns leaf arrays of an observation space into features `[B, size]`.
+
+    Numbers pass as float32, bytes are scaled to [0, 1], Discrete and MultiDiscrete become one-hot. In a Dict observation the
+    part named `action_mask` is left out: it is not seen by the network but applied to its logits.
+    """
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        self.layout = Layout(space)
+        self.mask_leaf: int | None = None
+        self._parts: list[tuple[int, str, Any]] = []  # (leaf, how, detail)
+        self.size = 0
+        for leaf, (path, shape, dtype) in enumerate(self.layout.leaves):
+            if path == (MASK_KEY,):
+                self.mask_leaf = leaf
+                continue
+            part = _find(space, path)
+            if isinstance(part, spaces.Discrete):
+                self._parts.append((leaf, "one-hot", ([int(part.start)], [int(part.n)])))
+                self.size += int(part.n)
+            elif isinstance(part, spaces.MultiDiscrete):
+                counts = [int(n) for n in part.nvec.ravel()]
+                self._parts.append((leaf, "one-hot", ([int(n) for n in part.start.ravel()], counts)))
+                self.size += sum(counts)
+            else:
+                scale = 1 / 255 if dtype == np.uint8 and float(np.max(part.high)) == 255 else 1.0  # type: ignore[attr-defined]
+                self._parts.append((leaf, "number", scale))
+                self.size += int(np.prod(shape))
+        if self.size == 0:
+            raise TypeError(f"expected an observation with something to see beside {MASK_KEY!r}, got {space}")
+        only = self._parts[0]
+        self._plain = len(self._parts) == 1 and only[1:] == ("number", 1.0)
+
+    def encode(self, leaves: Sequence[Tensor]) -> Tensor:
+        """Leaf tensors `[B, *shape]` to features float32 `[B, size]`."""
+        if self._plain:
+            return _rows(leaves[self._parts[0][0]]).float()
+        columns = []
+        for leaf, how, detail in self._parts:
+            value = leaves[leaf]
+            if how == "number":
+                value = _rows(value).float()
+                columns.append(value if detail == 1.0 else value * detail)
+            else:
+                starts, counts = detail
+                value = _rows(value).long()
+                for i, (start, count) in enumerate(zip(starts, counts, strict=True)):
+                    columns.append(functional.one_hot(value[:, i] - start, count).float())
+        return torch.cat(columns, 1)
+
+    def masks(self, leaves: Sequence[Tensor]) -> Tensor | None:
+        """Boolean action masks `[B, n]`, or None where the environment gives none."""
+        if self.mask_leaf is None:
+            return None
+        return _rows(leaves[self.mask_leaf]) != 0
+
+
+def check_masks(
+    mask: Array, choices: Sequence[int] = (), *, first: int = 0, final: Array | None = None
+) -> None:
+    """Refuse a row without a legal action. `mask` is [N, n], of the environments from `first` on.
+
+    `choices` are the lengths of the parts of a MultiDiscrete action's mask: each needs a legal entry. Rows
+    marked in `final` (bool[N]) hold an episode's last observation, from which nobody acts.
+    """
+    starts = np.cumsum([0, *choices[:-1]])
+    legal = np.logical_or.reduceat(mask.reshape(len(mask), -1), starts, axis=1)  # bool[N, parts]
+    if final is not None:
+        legal[final] = True
+    if not legal.all():
+        row, part = (int(i) for i in np.argwhere(~legal)[0])
+        where = "every entry" if len(starts) == 1 else f"every entry for part {part} of the action"
+        raise ValueError(
+            f"environment {first + row} allows no action at all: {where} of its action_mask is 0. "
+            "An environment must leave at least one action legal in every state that is not final."
+        )
+
+
+def _rows(value: Tensor) -> Tensor:
+    """`[B, *shape]` as `[B, size]`, a shape of () included."""
+    return value.unsqueeze(1) if value.dim() == 1 else value.flatten(1)
+
+
+def _find(space: spaces.Space[Any], path: tuple[Any, ...]) -> spaces.Space[Any]:
+    for key in path:
+        space = space[key]  # type: ignore[index]
+    return space

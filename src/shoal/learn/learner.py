@@ -1,0 +1,290 @@
+"""Everything that lives as long as a run: environments, agent, optimiser, random streams; and its state on disk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.vector import VectorEnv
+from torch import nn
+
+from shoal.config import TrainConfig
+from shoal.learn.agent import Agent, check_device
+from shoal.learn.gae import gae, next_values
+from shoal.learn.normalise import RewardScale
+from shoal.learn.ppo import PPO, Batch
+from shoal.learn.rollout import Collector, EpisodeTracker, Rollout
+from shoal.learn.weights import load_weights, weights_of
+from shoal.vector.errors import NotFinite
+from shoal.vector.layout import Array
+from shoal.vector.seeding import Stream, sequence
+from shoal.vector.space_data import space_from_data, space_to_data
+from shoal.vector.stepping import Stepper
+
+
+class Learner:
+    """Collects, estimates and updates; can be saved at any moment and continued to the same bits."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        env: VectorEnv[Any, Any, Any],
+        *,
+        network: nn.Module | None = None,
+        interrupted: Callable[[], bool] = lambda: False,
+    ) -> None:
+        check_device(config.ppo.device)
+        self.config, self.env = config, env
+        seed, ppo = config.run.seed, config.ppo
+        self.agent = Agent(
+            env.single_observation_space,
+            env.single_action_space,
+            ppo,
+            init_seed=_word(seed, Stream.INIT),
+            network=network,
+        )
+        self.ppo = PPO(self.agent.network, self.agent.kind, ppo)
+        self.noise = torch.Generator().manual_seed(_word(seed, Stream.ACT))
+        self.shuffle = torch.Generator().manual_seed(_word(seed, Stream.SHUFFLE))
+        self.stepper = Stepper(env)
+        self.collector = Collector(
+            self.stepper,
+            self.agent.features,
+            self.agent.kind,
+            self.agent.act,
+            steps=ppo.rollout_steps,
+            segments=ppo.update_interval,
+            noise=self.noise,
+            device=ppo.device,
+            interrupted=interrupted,
+        )
+        self.tracker = EpisodeTracker(env.num_envs)
+        self.reward_scale = RewardScale(env.num_envs, ppo.gamma) if ppo.normalise_rewards else None
+        self.epoch = self.steps = self.episodes_in_epoch = 0
+        self.collect_s = 0.0
+        self.elapsed_s = 0.0
+
+    # -- one epoch -----------------------------------------------------------------------------
+
+    def collect(self) -> Rollout:
+        """One rollout of all environments: one epoch."""
+        interval, length = self.config.ppo.update_interval, self.config.ppo.rollout_steps
+        segment = self.epoch % interval
+        start = time.perf_counter()
+        rollout = self.collector.collect(segment)
+        self.collect_s = time.perf_counter() - start
+        self.episodes_in_epoch = self.tracker.observe(rollout, segment * length, (segment + 1) * length)
+        self.epoch += 1
+        self.steps += length * self.env.num_envs
+        return rollout
+
+    @torch.inference_mode()
+    def estimate(self, rollout: Rollout) -> Batch | None:
+        """Values, advantages and log-probabilities, in batched calls; only valid rows remain.
+
+        None while the rollout is not complete (`update_interval` above 1).
+        """
+        if self.epoch % self.config.ppo.update_interval:
+            return None
+        self._check_finite(rollout)
+        agent, steps, num_envs = self.agent, rollout.steps, rollout.num_envs
+        flat = [tensor.flatten(0, 1) for tensor in rollout.tensors]  # per leaf [(T + 1) N, *shape]
+        features = agent.encode(flat)
+        values = agent.values(features).reshape(steps + 1, num_envs)
+        rewards = rollout.rewards
+        if self.reward_scale is not None:
+            rewards = self.reward_scale.scale(rewards, rollout.ended, rollout.valid)
+        after = next_values(values, rollout.terminated, rollout.truncated, self._final_values(rollout))
+        advantages, targets = gae(
+            rewards, values[:-1], after, rollout.ended, self.config.ppo.gamma, self.config.ppo.gae_lambda
+        )
+        device, rows = agent.device, torch.from_numpy(np.flatnonzero(rollout.valid.ravel()))
+        masks = agent.features.masks(flat)
+        actions = rollout.actions.flatten(0, 1)[rows].to(device)
+        params = rollout.params.flatten(0, 1)[rows].to(device)
+
+        def pick(array: Array) -> torch.Tensor:
+            return torch.from_numpy(array.ravel())[rows].to(device)
+
+        return Batch(
+            features=features[rows.to(features.device)],
+            masks=None if masks is None else masks[rows].to(device),
+            actions=actions,
+            log_probs=agent.kind.log_prob(params, actions),
+            advantages=pick(advantages),
+            targets=pick(targets),
+            values=pick(values[:-1]),
+        )
+
+    def update(self, batch: Batch | None, progress: float) -> dict[str, float]:
+        """Learn from a batch; only afterwards do the observation statistics take it in."""
+        if batch is None:
+            return {}
+        metrics: dict[str, float] = {"guard/empty_batches": 1}
+        if len(batch) > 0:
+            start = time.perf_counter()
+            with torch.random.fork_rng(devices=[]):  # a user's dropout draws from torch's own generator
+                torch.manual_seed(_word(self.config.run.seed, Stream.SHUFFLE, self.epoch))
+                metrics = self.ppo.update(batch, progress, self.shuffle)
+            metrics["time/update_s"] = time.perf_counter() - start
+        if self.agent.moments is not None:
+            rollout = self.collector.rollout
+            leaves = [tensor[:-1].flatten(0, 1) for tensor in rollout.tensors]
+            self.agent.learn_scale(self.agent.features.encode(leaves).numpy()[rollout.valid.ravel()])
+        self.collector.carry_over()
+        self.mark()
+        return metrics
+
+    def progress_row(self) -> dict[str, Any]:
+        """Where the run is, under the names of docs/metrics.md."""
+        returns, lengths = self.tracker.recent_returns, self.tracker.recent_lengths
+        return {
+            "epoch": self.epoch,
+            "steps": self.steps,
+            "episodes": self.tracker.completed,
+            "episodes/epoch": self.episodes_in_epoch,
+            "episodes/broken": self.tracker.broken,
+            "return/mean_100": sum(returns) / len(returns) if returns else None,
+            "length/mean_100": sum(lengths) / len(lengths) if lengths else None,
+        }
+
+    def _final_values(self, rollout: Rollout) -> Array:
+        """Values of the true final observations of truncated episodes [T, N], in one batched call."""
+        final_values = np.zeros((rollout.steps, rollout.num_envs), np.float32)
+        if rollout.finals:
+            times = np.concatenate([np.full(len(envs), t) for t, envs, _ in rollout.finals])
+            envs = np.concatenate([envs for _, envs, _ in rollout.finals])
+            leaves = zip(*(leaves for _, _, leaves in rollout.finals), strict=True)
+            tensors = [torch.from_numpy(np.concatenate(parts)) for parts in leaves]
+            final_values[times, envs] = self.agent.values(self.agent.encode(tensors))
+        return final_values
+
+    def _check_finite(self, rollout: Rollout) -> None:
+        """Learn from finite numbers only. shoal's own backends check each observation; others do not."""
+        fine = np.isfinite(rollout.rewards)
+        if not fine.all():
+            row, env = (int(i) for i in np.argwhere(~fine)[0])
+            text = f"in step {row} of the rollout, the reward is no finite float32: {rollout.rewards[row, env]}"
+            raise NotFinite(text, env=env)
+        if hasattr(self.env, "final_obs"):
+            return
+        try:
+            rows = [array.reshape(-1, *array.shape[2:]) for array in rollout.observations]
+            self.agent.features.layout.check_finite(rows, "in the rollout,")
+        except NotFinite as error:
+            raise NotFinite(error.message, env=error.row % rollout.num_envs) from None  # type: ignore[attr-defined]
+
+    # -- state ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """First observations of a new run; other ones where a run goes on with new episodes."""
+        seed = self.config.run.seed
+        if self.epoch > 0:
+            seed = _word(seed, Stream.ACT, self.epoch) & 0x7FFFFFFF  # many environments take 32 bits at most
+        self.stepper.reset(seed, self.collector.current())
+        self.mark()
+
+    def mark(self) -> None:
+        """Remember where this epoch begins: a checkpoint is always of a beginning, even one written in the middle."""
+        self.marked = {"noise": self.noise.get_state().numpy().copy(), **_prefixed("tracker", self.tracker.state())}
+        self.marked_epoch, self.marked_steps = self.epoch, self.steps
+        self.marked_episodes = self.tracker.completed
+        if hasattr(self.env, "mark"):
+            self.env.mark()
+        elif hasattr(self.env, "get_state"):
+            self.marked |= _prefixed("env", self.env.get_state())
+
+    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """All that decides how the run goes on, as of the last mark: arrays, and the rest as plain data."""
+        tensors = {
+            **self.marked,
+            **_prefixed("network", weights_of(self.agent.network)),
+            **_prefixed("optimiser", self.ppo.state()),
+            **_prefixed("moments", self.agent.moments_state()),
+            **{f"observations.{i}": array.copy() for i, array in enumerate(self.collector.current())},
+            "shuffle": self.shuffle.get_state().numpy(),
+        }
+        if self.reward_scale is not None:
+            tensors |= _prefixed("rewards", self.reward_scale.state())
+        if hasattr(self.env, "marked_state"):
+            tensors |= _prefixed("env", self.env.marked_state())
+        meta = {
+            "epoch": self.marked_epoch,
+            "steps": self.marked_steps,
+            "num_envs": self.env.num_envs,
+            "skipped_in_a_row": self.ppo.skipped_in_a_row,
+            "restored_in_a_row": self.ppo.restored_in_a_row,
+            "spaces": self._spaces(),
+            "elapsed_s": self.elapsed_s,
+        }
+        return tensors, meta
+
+    def _spaces(self) -> list[dict[str, Any]]:
+        return [space_to_data(self.env.single_observation_space), space_to_data(self.env.single_action_space)]
+
+    def set_state(self, tensors: dict[str, Array], meta: dict[str, Any], *, reshard: bool = False) -> list[str]:
+        """Go on from a checkpoint. Returns the reasons why the continuation is not exact, if there are any."""
+
+        part = _parts(tensors)
+        if meta["spaces"] != self._spaces():
+            saved = " and ".join(str(space_from_data(data)) for data in meta["spaces"])
+            raise ValueError(
+                f"the checkpoint is of an environment with observations and actions {saved}; this one has "
+                f"{self.env.single_observation_space} and {self.env.single_action_space}. Resume with the environment of the run"
+            )
+        load_weights(self.agent.network, part("network"))
+        self.ppo.set_state(part("optimiser"))
+        self.ppo.skipped_in_a_row = int(meta["skipped_in_a_row"])
+        self.ppo.restored_in_a_row = int(meta["restored_in_a_row"])
+        self.agent.set_moments_state(part("moments"))
+        self.shuffle.set_state(torch.from_numpy(tensors["shuffle"].copy()))
+        self.noise.set_state(torch.from_numpy(tensors["noise"].copy()))
+        self.epoch, self.steps, self.elapsed_s = int(meta["epoch"]), int(meta["steps"]), float(meta["elapsed_s"])
+        same_size = meta["num_envs"] == self.env.num_envs
+        if not same_size and not reshard:
+            raise ValueError(
+                f"the checkpoint is of {meta['num_envs']} environments, this run has {self.env.num_envs}. Add --reshard to "
+                "go on with fresh episodes (the run is then labelled inexact)"
+            )
+        goes_on = same_size and hasattr(self.env, "set_state")  # with the unfinished episodes, that is
+        if self.reward_scale is not None:
+            self.reward_scale.set_state(part("rewards"), goes_on)
+        self.tracker.set_state(part("tracker"), goes_on)
+        if not goes_on:
+            self.start()
+            if not same_size:
+                return [f"resharded from {meta['num_envs']} to {self.env.num_envs} environments"]
+            return [f"{type(self.env).__name__} cannot give its state: every environment began a new episode"]
+        env: Any = self.env
+        differing = env.set_state(part("env")) or []
+        self._forget(np.array([env for env in differing if tensors["env.action_counts"][env] < 0], np.int64))
+        self.collector.first([tensors[f"observations.{i}"] for i in range(len(self.collector.current()))])
+        self.mark()
+        if not differing:
+            return []
+        self.collector.first(env.block.observations)
+        some = ", ".join(map(str, differing[:10]))
+        return [f"environments that did not come back to the observation saved (not deterministic?): {some}"]
+
+    def _forget(self, envs: Array) -> None:
+        self.tracker.forget(envs)
+        if self.reward_scale is not None:
+            self.reward_scale.forget(envs)
+
+
+def _prefixed(prefix: str, tensors: dict[str, Array]) -> dict[str, Array]:
+    return {f"{prefix}.{name}": value for name, value in tensors.items()}
+
+
+def _parts(tensors: dict[str, Array]) -> Callable[[str], dict[str, Array]]:
+    def part(prefix: str) -> dict[str, Array]:
+        return {key[len(prefix) + 1 :]: value for key, value in tensors.items() if key.startswith(prefix + ".")}
+
+    return part
+
+
+def _word(seed: int, stream: Stream, *key: int) -> int:
+    return int(sequence(seed, stream, *key).generate_state(1, np.uint64)[0] >> 1)

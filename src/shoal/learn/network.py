@@ -1,0 +1,79 @@
+"""Policy and value networks. Your own network is any module with the two methods of `Network`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from shoal.learn.actions import ActionKind, Gaussian
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "silu": nn.SiLU}
+
+
+class Network(Protocol):
+    """What training asks of a network. Subclass `torch.nn.Module` as well."""
+
+    def policy(self, features: Tensor) -> Tensor:
+        """Parameters `[B, P]` of the action distribution."""
+
+    def value(self, features: Tensor) -> Tensor:
+        """Value estimates `[B]`."""
+
+
+class ActorCritic(nn.Module):
+    """Multilayer perceptrons for policy and value, with or without a shared trunk.
+
+    Orthogonal initialisation with gain sqrt 2, 0.01 for the policy's last layer, so that the first policy is nearly
+    uniform, and 1 for the value's (Andrychowicz et al. 2021, "What matters in on-policy RL", section 3.2).
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        kind: ActionKind,
+        *,
+        hidden: Sequence[int] = (64, 64),
+        activation: str = "tanh",
+        shared: bool = False,
+        initial_std: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.gaussian = isinstance(kind, Gaussian)
+        outputs = kind.num_noise if self.gaussian else kind.num_params
+        width = hidden[-1] if hidden else num_features
+        self.trunk = mlp([num_features, *hidden], activation)
+        self.value_trunk = self.trunk if shared else mlp([num_features, *hidden], activation)
+        self.policy_head, self.value_head = nn.Linear(width, outputs), nn.Linear(width, 1)
+        self.log_std = nn.Parameter(torch.full((outputs,), math.log(initial_std))) if self.gaussian else None
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.orthogonal_(module.weight, math.sqrt(2))
+                nn.init.zeros_(module.bias)
+        nn.init.orthogonal_(self.policy_head.weight, 0.01)
+        nn.init.orthogonal_(self.value_head.weight, 1.0)
+
+    def policy(self, features: Tensor) -> Tensor:
+        """Logits, or means and log standard deviations, `[B, P]`."""
+        out: Tensor = self.policy_head(self.trunk(features))
+        if self.log_std is None:
+            return out
+        return torch.cat([out, self.log_std.expand_as(out)], -1)
+
+    def value(self, features: Tensor) -> Tensor:
+        """Value estimates `[B]`."""
+        value: Tensor = self.value_head(self.value_trunk(features))
+        return value.squeeze(-1)
+
+
+def mlp(sizes: Sequence[int], activation: str) -> nn.Sequential:
+    """Linear layers with an activation after each."""
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"expected an activation of {', '.join(ACTIVATIONS)}, got {activation!r}")
+    layers: list[nn.Module] = []
+    for before, after in zip(sizes[:-1], sizes[1:], strict=True):
+        layers += [nn.Linear(before, after), ACTIVATIONS[activation]()]
+    return nn.Sequential(*layers)

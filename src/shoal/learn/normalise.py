@@ -1,0 +1,72 @@
+"""Running means and variances, for observations and rewards. Saved with the run."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shoal.vector.layout import Array
+
+
+class RunningMoments:
+    """Mean and variance of everything seen (Chan et al. 1979, parallel update)."""
+
+    def __init__(self, shape: tuple[int, ...] = ()) -> None:
+        self.count = 0.0
+        self.mean = np.zeros(shape, np.float64)
+        self.var = np.ones(shape, np.float64)
+
+    def update(self, batch: Array) -> None:
+        """Take in a batch `[B, *shape]`."""
+        if len(batch) == 0:
+            return
+        mean, var, count = batch.mean(0, np.float64), batch.var(0, np.float64), float(len(batch))
+        total = self.count + count
+        delta = mean - self.mean
+        self.var = (self.var * self.count + var * count + delta**2 * self.count * count / total) / total
+        self.mean = self.mean + delta * count / total
+        self.count = total
+
+    @property
+    def scale(self) -> Array:
+        """1 / standard deviation, float32, guarded against a spread of zero."""
+        return (1.0 / np.sqrt(self.var + 1e-8)).astype(np.float32)
+
+    def state(self) -> dict[str, Array]:
+        return {"count": np.array(self.count), "mean": self.mean.copy(), "var": self.var.copy()}
+
+    def set_state(self, state: dict[str, Array]) -> None:
+        self.count = float(state["count"])
+        self.mean, self.var = state["mean"].copy(), state["var"].copy()
+
+
+class RewardScale:
+    """Scales rewards by the standard deviation of the discounted return, per environment (Engstrom et al. 2020)."""
+
+    def __init__(self, num_envs: int, gamma: float) -> None:
+        self.moments = RunningMoments()
+        self.returns = np.zeros(num_envs, np.float64)  # running discounted return of each environment
+        self.gamma = gamma
+
+    def scale(self, rewards: Array, ended: Array, valid: Array) -> Array:
+        """Rewards [T, N] scaled, float32; the statistics take in this rollout first."""
+        seen = np.empty(rewards.shape, np.float64)
+        for t in range(len(rewards)):
+            self.returns = self.returns * self.gamma + rewards[t]
+            seen[t] = self.returns
+            self.returns[ended[t]] = 0.0
+        self.moments.update(seen[valid])
+        if not self.moments.var > 1e-8:  # one sample, or one return always: no spread to divide by
+            return rewards.astype(np.float32)
+        return (rewards * self.moments.scale).astype(np.float32)
+
+    def state(self) -> dict[str, Array]:
+        return {**self.moments.state(), "returns": self.returns.copy()}
+
+    def set_state(self, state: dict[str, Array], same_envs: bool = True) -> None:
+        self.moments.set_state(state)
+        if same_envs:
+            self.returns = state["returns"].copy()
+
+    def forget(self, envs: Array) -> None:
+        """These environments began anew: their unfinished returns are void."""
+        self.returns[envs] = 0.0

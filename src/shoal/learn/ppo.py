@@ -1,0 +1,232 @@
+"""Proximal policy optimisation (Schulman et al. 2017): losses as pure functions, and the update that uses them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from shoal.config import PPOConfig, ScheduleName
+from shoal.learn.actions import ActionKind
+from shoal.vector.layout import Array
+
+MAX_LOG_RATIO = 20.0  # exp(20) is finite in float32 and far outside any clip range
+MAX_SKIPPED_IN_A_ROW = 10
+
+
+class Diverged(RuntimeError):
+    """Gradients stayed non-finite: training cannot go on from here."""
+
+
+@dataclass
+class Batch:
+    """What an update learns from: B valid transitions on the learner's device."""
+
+    features: Tensor  # float32[B, F]
+    masks: Tensor | None  # bool[B, n]
+    actions: Tensor  # [B] or [B, k]
+    log_probs: Tensor  # float32[B], of the behaviour policy, mask and exploration included
+    advantages: Tensor  # float32[B]
+    targets: Tensor  # float32[B], value targets
+    values: Tensor  # float32[B], value estimates when the data was collected
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+
+def policy_loss(log_probs: Tensor, old: Tensor, advantages: Tensor, clip: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Clipped surrogate loss; also the estimate of KL(old || new) (Schulman 2020, k3) and the share clipped."""
+    log_ratio = (log_probs - old).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
+    ratio = log_ratio.exp()
+    loss = -torch.minimum(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages).mean()
+    with torch.no_grad():
+        kl = (ratio - 1 - log_ratio).mean()
+        clipped = ((ratio - 1).abs() > clip).float().mean()
+    return loss, kl, clipped
+
+
+def value_loss(values: Tensor, targets: Tensor, old: Tensor, clip: float | None) -> Tensor:
+    """Half the mean squared error; with `clip`, the worse of the plain and the clipped estimate."""
+    error = (values - targets).square()
+    if clip is not None:
+        near = old + (values - old).clamp(-clip, clip)
+        error = torch.maximum(error, (near - targets).square())
+    return 0.5 * error.mean()
+
+
+def schedule(name: ScheduleName, start: float, end: float, progress: float) -> float:
+    """A value between `start` (progress 0) and `end` (progress 1).
+
+    >>> schedule("linear", 1.0, 0.0, 0.25), schedule("cosine", 1.0, 0.0, 0.5), schedule("constant", 1.0, 0.0, 0.9)
+    (0.75, 0.5, 1.0)
+    """
+    progress = min(max(progress, 0.0), 1.0)
+    if name == "linear":
+        return start + (end - start) * progress
+    if name == "cosine":
+        return end + (start - end) * 0.5 * (1 + math.cos(math.pi * progress))
+    return start
+
+
+def normalised(advantages: Tensor) -> tuple[Tensor, bool]:
+    """Advantages with mean 0 and spread 1 over the whole batch; as they are (and False) where there is no spread."""
+    if len(advantages) < 2:
+        return advantages, False
+    std, mean = torch.std_mean(advantages)
+    if not std > 1e-8:
+        return advantages, False
+    return (advantages - mean) / (std + 1e-8), True
+
+
+class PPO:
+    """A network, its optimiser (which lives as long as the run) and the update."""
+
+    def __init__(self, network: nn.Module, kind: ActionKind, config: PPOConfig) -> None:
+        self.network, self.kind, self.config = network, kind, config
+        self.parameters = [p for p in network.parameters() if p.requires_grad]
+        self.optimiser = torch.optim.Adam(
+            self.parameters, lr=config.learning_rate, eps=1e-5, fused=config.device in ("cpu", "cuda")
+        )
+        self.skipped_in_a_row = self.restored_in_a_row = 0
+
+    def update(self, batch: Batch, progress: float, shuffle: torch.Generator) -> dict[str, float]:
+        """Learn from one batch. `progress` (0 to 1) drives the schedules."""
+        config = self.config
+        rate = schedule(config.lr_schedule, config.learning_rate, config.lr_final, progress)
+        self.optimiser.param_groups[0]["lr"] = rate
+        self.clip = schedule(config.clip_schedule, config.clip, 0.0, progress)
+        self.entropy_coef = schedule(config.entropy_schedule, config.entropy_coef, 0.0, progress)
+        skipped_normalisation = False
+        if config.normalise_advantages:
+            advantages, done = normalised(batch.advantages)
+            batch, skipped_normalisation = replace(batch, advantages=advantages), not done
+        self.sums: dict[str, Tensor] = {}
+        self.counts: dict[str, int] = {}
+        self.skipped = self.stopped = 0
+        before = [p.detach().clone() for p in self.parameters], self.state()
+        self.network.train()
+        try:
+            if config.policy_epochs is None and config.value_epochs is None:
+                self._passes(batch, config.update_epochs, shuffle, policy=True, value=True)
+            else:
+                self._passes(batch, config.policy_epochs or config.update_epochs, shuffle, policy=True, value=False)
+                self._passes(batch, config.value_epochs or config.update_epochs, shuffle, policy=False, value=True)
+        finally:
+            self.network.eval()
+            restored = self._restore_if_broken(*before)
+        self._stop_if_always_restored(restored)
+        metrics = {name: float(total) / self.counts[name] for name, total in self.sums.items()}
+        variance = batch.targets.var(correction=0)
+        explained = 1 - (batch.targets - batch.values).var(correction=0) / variance if variance > 0 else math.nan
+        return {
+            **metrics,
+            "value/explained_variance": float(explained),
+            "optim/learning_rate": rate,
+            "optim/clip": self.clip,
+            "optim/entropy_coef": self.entropy_coef,
+            "optim/gradient_steps": self.counts.get("optim/grad_norm", 0),
+            "guard/skipped_steps": self.skipped,
+            "guard/kl_stops": self.stopped,
+            "guard/restored_updates": int(restored),
+            "guard/flat_advantages": int(skipped_normalisation),
+        }
+
+    def _passes(self, batch: Batch, epochs: int, shuffle: torch.Generator, *, policy: bool, value: bool) -> None:
+        for _ in range(epochs):
+            for rows in minibatches(len(batch), self.config.minibatch_size, shuffle):
+                if not self._step(batch, rows.to(batch.features.device), policy, value):
+                    self.stopped += 1
+                    return
+
+    def _step(self, batch: Batch, rows: Tensor, policy: bool, value: bool) -> bool:
+        """One gradient step on one minibatch; False when the KL limit says stop."""
+        config, features = self.config, batch.features[rows]
+        loss = torch.zeros((), device=features.device)
+        if policy:
+            params = self.network.policy(features)  # type: ignore[operator]
+            if batch.masks is not None:
+                params = self.kind.mask(params, batch.masks[rows])
+            log_probs, entropies = self.kind.log_prob_and_entropy(params, batch.actions[rows])
+            surrogate, kl, clipped = policy_loss(log_probs, batch.log_probs[rows], batch.advantages[rows], self.clip)
+            if config.target_kl is not None and not (float(kl) <= config.target_kl):  # NaN stops too
+                self._note({"policy/kl": kl})
+                return False
+            entropy = entropies.mean()
+            loss = loss + surrogate
+            if self.entropy_coef > 0:  # else its gradient would be computed for nothing
+                loss = loss - self.entropy_coef * entropy
+            self._note({"loss/policy": surrogate, "policy/kl": kl, "policy/clip_share": clipped, "policy/entropy": entropy})
+        if value:
+            estimates = self.network.value(features)  # type: ignore[operator]
+            error = value_loss(estimates, batch.targets[rows], batch.values[rows], config.value_clip)
+            loss = loss + (config.value_coef * error if policy else error)
+            self._note({"loss/value": error})
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        norm = nn.utils.clip_grad_norm_(self.parameters, config.max_grad_norm)
+        if not math.isfinite(float(norm + loss.detach())):  # a clamp can hide a NaN loss from the gradient
+            self.skipped += 1
+            self.skipped_in_a_row += 1
+            if self.skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
+                raise Diverged(
+                    f"{self.skipped_in_a_row} gradient steps in a row were not finite and were skipped. The last good "
+                    "checkpoint stands; lower --learning-rate, or look for huge rewards or observations"
+                )
+            return True
+        self.skipped_in_a_row = 0
+        self._note({"optim/grad_norm": norm})
+        self.optimiser.step()
+        return True
+
+    def _note(self, values: dict[str, Tensor]) -> None:
+        """Add up diagnostics on the device; they are read once per update."""
+        for name, value in values.items():
+            value = value.detach()
+            self.sums[name] = self.sums[name] + value if name in self.sums else value
+            self.counts[name] = self.counts.get(name, 0) + 1
+
+    def _restore_if_broken(self, weights: list[Tensor], optimiser: dict[str, Array]) -> bool:
+        """Undo an update that left a weight that is not finite."""
+        if all(bool(torch.isfinite(p.sum())) or bool(torch.isfinite(p).all()) for p in self.parameters):
+            return False
+        with torch.no_grad():
+            for parameter, old in zip(self.parameters, weights, strict=True):
+                parameter.copy_(old)
+        self.set_state(optimiser)
+        return True
+
+    def _stop_if_always_restored(self, restored: bool) -> None:
+        self.restored_in_a_row = self.restored_in_a_row + 1 if restored else 0
+        if self.restored_in_a_row >= MAX_SKIPPED_IN_A_ROW:
+            raise Diverged(
+                f"{self.restored_in_a_row} updates in a row left weights that were not finite and were undone. "
+                "The last good checkpoint stands; lower --learning-rate"
+            )
+
+    def state(self) -> dict[str, Array]:
+        """The optimiser's state as plain arrays."""
+        tensors: dict[str, Array] = {}
+        for index, parameter in enumerate(self.parameters):
+            for name, value in self.optimiser.state.get(parameter, {}).items():
+                tensors[f"{index}.{name}"] = np.array(value.detach().cpu().numpy())
+        return tensors
+
+    def set_state(self, tensors: dict[str, Array]) -> None:
+        """The inverse of `state`."""
+        self.optimiser.state.clear()
+        for key, value in tensors.items():
+            index, name = key.split(".", 1)
+            parameter = self.parameters[int(index)]
+            tensor = torch.from_numpy(np.array(value))
+            on_device = tensor.to(parameter.device) if name != "step" or parameter.is_cuda else tensor
+            self.optimiser.state.setdefault(parameter, {})[name] = on_device
+
+
+def minibatches(size: int, minibatch_size: int, shuffle: torch.Generator) -> Iterator[Tensor]:
+    """A random permutation of `size` rows, cut into equal parts of at most `minibatch_size`."""
+    parts = -(-size // minibatch_size)
+    yield from torch.randperm(size, generator=shuffle).tensor_split(parts)

@@ -1,0 +1,229 @@
+"""Collect: let the policy act in all environments for T steps and keep what happened."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode
+from torch import Tensor
+
+from shoal.learn.actions import ActionKind
+from shoal.learn.features import Features, check_masks
+from shoal.vector.layout import Array
+from shoal.vector.stepping import Outcome, Stepper
+
+Act = Callable[[list[Tensor], Tensor], tuple[Tensor, Tensor]]  # (observation leaves, noise) -> (params, actions)
+
+
+class Interrupted(Exception):
+    """A signal asked the run to stop while it was collecting."""
+
+
+class Rollout:
+    """T steps of N environments. Row t of everything belongs to the action taken at step t."""
+
+    def __init__(self, steps: int, num_envs: int, features: Features, kind: ActionKind, action_shape: tuple[int, ...]) -> None:
+        self.steps, self.num_envs = steps, num_envs
+        self.observations = features.layout.allocate(steps + 1, num_envs)  # per leaf [T + 1, N, *shape]
+        discrete = kind.num_masks > 0
+        self.actions = torch.zeros((steps, num_envs, *action_shape), dtype=torch.int64 if discrete else torch.float32)
+        self.params = torch.zeros((steps, num_envs, kind.num_params))  # of the behaviour policy, mask applied
+        self.rewards = np.zeros((steps, num_envs), np.float32)
+        self.terminated = np.zeros((steps, num_envs), np.bool_)
+        self.truncated = np.zeros((steps, num_envs), np.bool_)
+        self.valid = np.ones((steps, num_envs), np.bool_)
+        self.broken = np.zeros((steps, num_envs), np.bool_)
+        self.finals: list[tuple[int, Array, list[Array]]] = []  # (t, environments, final observations per leaf)
+        self.tensors = [torch.from_numpy(array) for array in self.observations]
+
+    @property
+    def ended(self) -> Array:
+        """bool[T, N]: this transition was the last of its episode."""
+        return self.terminated | self.truncated
+
+    @staticmethod
+    def bytes_needed(steps: int, num_envs: int, features: Features, kind: ActionKind) -> int:
+        """Memory that a rollout and its update take, in bytes (an estimate from above)."""
+        row = features.layout.row_bytes + 4 * kind.num_params * 2 + 8 * max(1, kind.num_noise) + 32
+        learner = 2 * 4 * features.size + 4 * kind.num_params + 40
+        return (steps + 1) * num_envs * (row + learner)
+
+
+class Collector:
+    """Owns the rollout arrays and carries observations over from one rollout to the next."""
+
+    def __init__(
+        self,
+        stepper: Stepper,
+        features: Features,
+        kind: ActionKind,
+        act: Act,
+        *,
+        steps: int,
+        segments: int,
+        noise: torch.Generator,
+        device: str = "cpu",
+        interrupted: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.stepper, self.features, self.kind, self.act = stepper, features, kind, act
+        self.segment_steps, self.noise_generator, self.device, self.interrupted = steps, noise, device, interrupted
+        env = stepper.env
+        space = env.single_action_space
+        shape = (kind.num_noise,) if kind.num_masks == 0 else tuple(space.shape or ())
+        self.rollout = Rollout(steps * segments, env.num_envs, features, kind, shape)
+        self.slices: list[slice] = getattr(env, "slices", [slice(0, env.num_envs)])
+        self._episode_row = np.zeros(env.num_envs, np.int64)  # rollout row at which each present episode began
+        self._at_end = np.zeros(env.num_envs, np.bool_)  # a final observation: the next step only resets
+
+    def first(self, observations: list[Array]) -> None:
+        """Set the observations that the next rollout starts from."""
+        for array, row in zip(self.rollout.observations, observations, strict=True):
+            array[0] = row
+
+    def current(self) -> list[Array]:
+        """The observations that the next rollout starts from, per leaf [N, *shape]."""
+        return [array[0] for array in self.rollout.observations]
+
+    @torch.inference_mode()
+    def collect(self, segment: int) -> Rollout:
+        """Fill rows of the given segment of the rollout; segment 0 begins a new one."""
+        rollout = self.rollout
+        first = segment * self.segment_steps
+        if segment == 0:
+            rollout.finals.clear()
+            rollout.valid[:] = True
+            rollout.broken[:] = False
+            self._episode_row[:] = 0
+        noise = self.kind.noise((self.segment_steps, rollout.num_envs), self.noise_generator).to(self.device)
+        if len(self.slices) == 1:
+            for t in range(first, first + self.segment_steps):
+                self._stop_if_asked()
+                actions = self._choose(t, slice(0, rollout.num_envs), noise[t - first])
+                outcome = self.stepper.step(actions, [array[t + 1] for array in rollout.observations])
+                self._keep(t, slice(0, rollout.num_envs), outcome)
+        else:
+            self._collect_slices(first, noise)
+        return rollout
+
+    def carry_over(self) -> None:
+        """After an update: the last observations become the first ones of the next rollout."""
+        for array in self.rollout.observations:
+            array[0] = array[-1]
+
+    def _collect_slices(self, first: int, noise: Tensor) -> None:
+        """Each slice runs ahead on its own; a slice that has its steps waits for the others."""
+        env: Any = self.stepper.env
+        clock = [first] * len(self.slices)  # next row of each slice
+        last = first + self.segment_steps
+        by_readiness = getattr(env, "by_readiness", False)
+        queue = deque(range(len(self.slices)))
+        for part in queue:
+            env.send(part, self._choose(first, self.slices[part], noise[0, self.slices[part]]))
+        while queue:
+            self._stop_if_asked()
+            part = env.ready(list(queue))[0] if by_readiness else queue[0]
+            queue.remove(part)
+            t, rows = clock[part], self.slices[part]
+            out = self.features.layout.assemble([array[t + 1, rows] for array in self.rollout.observations])
+            self._keep(t, rows, self.stepper.outcome(env.recv(part, out=out), rows))
+            clock[part] = t + 1
+            if t + 1 < last:
+                env.send(part, self._choose(t + 1, rows, noise[t + 1 - first, rows]))
+                queue.append(part)
+
+    def _choose(self, t: int, rows: slice, noise: Tensor) -> Array:
+        """Act for some environments at row t; what the policy said is kept."""
+        rollout = self.rollout
+        if self.features.mask_leaf is not None:
+            masks = rollout.observations[self.features.mask_leaf][t, rows]
+            check_masks(masks, self.kind.choices, first=rows.start, final=self._at_end[rows])
+        params, actions = self.act([tensor[t, rows] for tensor in rollout.tensors], noise)
+        rollout.params[t, rows] = params
+        rollout.actions[t, rows] = actions
+        return self.kind.to_env(rollout.actions[t, rows].numpy())
+
+    def _keep(self, t: int, rows: slice, outcome: Outcome) -> None:
+        rollout = self.rollout
+        rollout.rewards[t, rows] = outcome.rewards
+        rollout.terminated[t, rows] = outcome.terminated
+        rollout.truncated[t, rows] = outcome.truncated
+        if outcome.valid is not None:
+            rollout.valid[t, rows] = outcome.valid
+        if outcome.final is not None:
+            local, leaves = outcome.final
+            rollout.finals.append((t, local + rows.start, leaves))
+        if outcome.broken is not None:
+            for env in np.flatnonzero(outcome.broken) + rows.start:
+                rollout.valid[self._episode_row[env] : t + 1, env] = False
+                rollout.broken[t, env] = True
+        if self.stepper.mode == AutoresetMode.NEXT_STEP:
+            self._at_end[rows] = outcome.terminated | outcome.truncated
+        if outcome.terminated.any() or outcome.truncated.any():
+            ended = np.flatnonzero(outcome.terminated | outcome.truncated) + rows.start
+            self._episode_row[ended] = t + 1
+
+    def _stop_if_asked(self) -> None:
+        if self.interrupted():
+            raise Interrupted
+
+
+class EpisodeTracker:
+    """Returns and lengths of episodes, whichever rollout they began in."""
+
+    def __init__(self, num_envs: int, window: int = 100) -> None:
+        self.returns = np.zeros(num_envs, np.float64)  # of the unfinished episodes
+        self.lengths = np.zeros(num_envs, np.int64)
+        self.recent_returns: deque[float] = deque(maxlen=window)
+        self.recent_lengths: deque[int] = deque(maxlen=window)
+        self.completed = self.broken = 0
+
+    def observe(self, rollout: Rollout, first: int, last: int) -> int:
+        """Take in rows first..last; returns the number of episodes that ended in them."""
+        lived = rollout.valid[first:last]  # a mere reset is no step of an episode
+        rewards = np.where(lived, rollout.rewards[first:last], 0.0)
+        sums = np.cumsum(rewards, 0, dtype=np.float64)  # [T, N]
+        counts = np.cumsum(lived, 0)
+        sum_before, count_before = np.zeros_like(self.returns), np.zeros_like(self.lengths)
+        ended = 0
+        for t, env in np.argwhere(rollout.ended[first:last]):
+            total = self.returns[env] + sums[t, env] - sum_before[env]
+            length = self.lengths[env] + counts[t, env] - count_before[env]
+            sum_before[env], count_before[env] = sums[t, env], counts[t, env]
+            self.returns[env] = self.lengths[env] = 0
+            if rollout.broken[first + t, env]:
+                self.broken += 1
+                continue
+            self.recent_returns.append(float(total))
+            self.recent_lengths.append(int(length))
+            ended += 1
+        self.returns += sums[-1] - sum_before
+        self.lengths += counts[-1] - count_before
+        self.completed += ended
+        return ended
+
+    def state(self) -> dict[str, Array]:
+        return {
+            "returns": self.returns.copy(),
+            "lengths": self.lengths.copy(),
+            "recent_returns": np.array(self.recent_returns, np.float64),
+            "recent_lengths": np.array(self.recent_lengths, np.int64),
+            "counts": np.array([self.completed, self.broken], np.int64),
+        }
+
+    def forget(self, envs: Array) -> None:
+        """These environments began anew: what they had of an episode counts for nothing."""
+        self.returns[envs] = 0
+        self.lengths[envs] = 0
+
+    def set_state(self, state: dict[str, Array], same_envs: bool = True) -> None:
+        if same_envs:
+            self.returns, self.lengths = state["returns"].copy(), state["lengths"].copy()
+        self.recent_returns.clear()
+        self.recent_lengths.clear()
+        self.recent_returns.extend(state["recent_returns"].tolist())
+        self.recent_lengths.extend(state["recent_lengths"].tolist())
+        self.completed, self.broken = (int(n) for n in state["counts"])

@@ -1,0 +1,30 @@
+"""A network's weights as plain arrays, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from shoal.vector.layout import Array
+
+
+def weights_of(network: nn.Module) -> dict[str, Array]:
+    """A network's weights and buffers as plain arrays."""
+    return {name: np.array(tensor.detach().cpu().numpy()) for name, tensor in network.state_dict().items()}
+
+
+def load_weights(network: nn.Module, arrays: dict[str, Any]) -> None:
+    """The inverse of `weights_of`; names and shapes must agree."""
+    own = network.state_dict()
+    for name in sorted(set(own) | set(arrays)):
+        expected = tuple(own[name].shape) if name in own else "nothing"
+        got = tuple(np.shape(arrays[name])) if name in arrays else "nothing"
+        if expected != got:
+            raise ValueError(
+                f"the saved weights do not fit this network: expected {name} of shape {expected}, got {got}. "
+                "Use the observation and action spaces and the network options of the run that saved them"
+            )
+    network.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in arrays.items()})

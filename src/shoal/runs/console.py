@@ -1,0 +1,225 @@
+"""What the person at the terminal sees: a live display there, short plain lines everywhere else."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TextIO
+
+from rich.console import Console as RichConsole
+from rich.console import Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+REFRESH_S = 0.25
+
+# label, key, format
+_BLOCK: tuple[tuple[str, str, str], ...] = (
+    ("epoch", "epoch", ","),
+    ("episodes done", "episodes", ","),
+    ("mean return (last 100)", "return/mean_100", ",.2f"),
+    ("mean length (last 100)", "length/mean_100", ",.1f"),
+    ("policy loss", "loss/policy", ".4f"),
+    ("value loss", "loss/value", ".4g"),
+    ("entropy", "policy/entropy", ".4f"),
+    ("KL", "policy/kl", ".5f"),
+    ("explained variance", "value/explained_variance", ".3f"),
+    ("completed episodes", "episodes/epoch", ","),
+    ("steps/s", "time/steps_per_s", ",.0f"),
+)
+_LINE: tuple[tuple[str, str, str], ...] = (
+    ("epoch", "epoch", ","),
+    ("steps", "steps", ","),
+    ("episodes", "episodes", ","),
+    ("return", "return/mean_100", ",.2f"),
+    ("length", "length/mean_100", ",.1f"),
+    ("loss", "loss/policy", ".3f"),
+    ("value", "loss/value", ".3g"),
+    ("kl", "policy/kl", ".4f"),
+    ("steps/s", "time/steps_per_s", ",.0f"),
+)
+
+
+class _Terminal(RichConsole):
+    """rich's console, less two habits that do not suit a long training."""
+
+    def show_cursor(self, show: bool = True) -> bool:
+        return False  # a live display hides the cursor, and a killed process could not bring it back
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # rich would end the process
+
+
+class Console:
+    """A tracker for people.
+
+    On a terminal: a bar, steps, speed and remaining time over the usual block, redrawn at most four
+    times a second by whoever calls `log` (no thread). Elsewhere: one line every `log_interval` epochs,
+    and the block once at the end. `extra` adds rows (label, key, format) that a task cares about.
+    Text is shown as it is: [brackets] are no markup, control characters are spelled out.
+
+    >>> import sys
+    >>> console = Console(1000, 1, sys.stdout, terminal=False)
+    >>> console.log({"epoch": 1, "steps": 250, "return/mean_100": 21.5})  # doctest: +ELLIPSIS
+    epoch 1 | steps 250 | episodes - | return 21.50 | ...
+    """
+
+    def __init__(
+        self,
+        total_steps: int | None,
+        log_interval: int,
+        stream: TextIO,
+        *,
+        extra: Sequence[tuple[str, str, str]] = (),
+        terminal: bool | None = None,
+    ) -> None:
+        self._total_steps, self._log_interval, self._stream = total_steps, max(1, log_interval), stream
+        self._block, self._line = (*_BLOCK, *extra), (*_LINE, *extra)
+        self._row: dict[str, Any] = {}
+        self._shown = True  # whether the newest row has been printed or drawn
+        self._refreshed_at = float("-inf")
+        self._closed = False
+        if terminal is None:
+            terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._rich: RichConsole | None = None
+        self._live: Live | None = None
+        if terminal:
+            self._rich = _Terminal(
+                file=stream, force_terminal=True, markup=False, emoji=False, highlight=False
+            )
+
+    def header(self, lines: Iterable[str]) -> None:
+        """What is about to run, before the first row."""
+        for line in lines:
+            self.message(line)
+
+    def message(self, text: str) -> None:
+        """One line that stays; above the live display if it is up."""
+        with self._quiet_if_gone():
+            if self._rich is not None:
+                self._rich.print(Text(self._safe(text)), soft_wrap=True)
+            else:
+                self._write(text)
+
+    def log(self, row: dict[str, Any]) -> None:
+        """Show a row: keys as in docs/metrics.md; what is missing is shown as "-"."""
+        if self._closed:
+            return
+        self._row, self._shown = row, False
+        with self._quiet_if_gone():
+            if self._rich is not None:
+                self._refresh()
+            elif (row.get("epoch") or 0) % self._log_interval == 0:
+                self._write(self._as_line())
+
+    def close(self) -> None:
+        """Draw the last state and hand the terminal back. May be called twice, and is called at exit."""
+        if self._closed:
+            return
+        self._closed = True
+        atexit.unregister(self.close)
+        with self._quiet_if_gone():
+            if self._live is not None:
+                self._refresh(now=True)
+                self._live.stop()
+            elif self._rich is None and self._row:
+                if not self._shown:
+                    self._write(self._as_line())
+                width = max(len(label) for label, _, _ in self._block)
+                for label, key, pattern in self._block:
+                    self._write(f"  {label:<{width}}  {_value(self._row, key, pattern):>14}")
+
+    def _refresh(self, *, now: bool = False) -> None:
+        time_s = time.monotonic()
+        if not now and time_s - self._refreshed_at < REFRESH_S:
+            return
+        self._refreshed_at, self._shown = time_s, True
+        if self._live is None:
+            # Prints of others go above the display, unless they go elsewhere (`--json > file`).
+            self._live = Live(
+                console=self._rich,
+                auto_refresh=False,
+                redirect_stdout=sys.stdout.isatty(),
+                redirect_stderr=sys.stderr.isatty(),
+            )
+            atexit.register(self.close)
+            self._live.start()
+        self._live.update(self._as_display(), refresh=True)
+
+    def _as_display(self) -> Group:
+        steps = self._row.get("steps") or 0
+        bar = Table.grid(padding=(0, 2))
+        for _ in range(4):
+            bar.add_column(no_wrap=True)
+        total = self._total_steps  # None where the budget is in episodes: then only the steps so far are known
+        share = [] if total is None else [
+            ProgressBar(total=max(1, total), completed=steps, width=20),
+            Text(f"{100 * steps / max(1, total):3.0f} %"),
+        ]  # fmt: skip
+        of_total = "" if total is None else f" of {total:,}"
+        bar.add_row(*share, Text(f"{steps:,}{of_total} steps"), Text(f"{_clock(self._row.get('time/eta_s'))} left"))
+        block = Table.grid(padding=(0, 2))
+        block.add_column()
+        block.add_column(justify="right", min_width=12)
+        for label, key, pattern in self._block:
+            value = self._safe(_value(self._row, key, pattern))
+            block.add_row(Text("  " + self._safe(label)), Text(value, style="bold"))
+        return Group(bar, block)
+
+    def _as_line(self) -> str:
+        self._shown = True
+        parts = [f"{label} {_value(self._row, key, pattern)}" for label, key, pattern in self._line]
+        return " | ".join((*parts, f"left {_clock(self._row.get('time/eta_s'))}"))
+
+    def _write(self, text: str) -> None:
+        self._stream.write(self._safe(text) + "\n")
+        self._stream.flush()
+
+    def _safe(self, text: str) -> str:
+        """Escape control characters (a name could command the terminal) and what the stream cannot encode."""
+        visible = "".join(c if c.isprintable() or c in "\t\n" else repr(c)[1:-1] for c in text)
+        encoding = self._stream.encoding or "utf-8"
+        return visible.encode(encoding, "backslashreplace").decode(encoding)
+
+    @contextlib.contextmanager
+    def _quiet_if_gone(self) -> Iterator[None]:
+        """`shoal train | head` closes our stream, a lost terminal breaks it: the training goes on unseen."""
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            if isinstance(error, ValueError) and not self._stream.closed:
+                raise
+            live, self._live, self._rich = self._live, None, None
+            self._stream = open(os.devnull, "w")  # noqa: SIM115
+            if live is not None:
+                with contextlib.suppress(OSError, ValueError):
+                    live.stop()  # gives stdout and stderr back, if they were taken
+
+
+def _value(row: dict[str, Any], key: str, pattern: str) -> str:
+    value = row.get(key)
+    if value is None:
+        return "-"
+    try:
+        return format(value, pattern)
+    except (TypeError, ValueError):
+        return str(value)
+
+
+def _clock(seconds: float | None) -> str:
+    """12 s as 0:12, an hour as 1:00:00.
+
+    >>> _clock(12.4), _clock(3725), _clock(None)
+    ('0:12', '1:02:05', '-')
+    """
+    if seconds is None or not 0 <= seconds < float("inf"):
+        return "-"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -1,0 +1,67 @@
+"""shoal's compiled environments under Gymnasium ids: gym.make("shoal/CartPole-v1"), gym.make_vec(...).
+
+`import shoal` calls `register`, so nothing heavy is imported here before an environment is made.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from shoal.vector.compiled import CompiledEnv, CompiledVectorEnv
+    from shoal.vector.seeding import Stream
+    from shoal.vector.single import CompiledSingleEnv
+
+# id -> class; a new compiled environment is one row
+COMPILED = {
+    "shoal/CartPole-v1": "shoal.tasks.cartpole:CartPole",
+    "shoal/GridWorld-v0": "shoal.tasks.gridworld:GridWorld",
+}
+
+
+def register() -> None:
+    """Make the ids known to Gymnasium; calling it again changes nothing."""
+    import gymnasium as gym
+
+    for env_id, place in COMPILED.items():
+        if env_id not in gym.registry:
+            gym.register(
+                env_id,
+                entry_point="shoal.tasks.registration:make_single",
+                vector_entry_point="shoal.tasks.registration:make_vector",
+                kwargs={"place": place},
+            )
+
+
+def environment(place: str, **options: Any) -> CompiledEnv:
+    """The environment at "module:Class", with its options."""
+    module, _, name = place.partition(":")
+    env: CompiledEnv = getattr(importlib.import_module(module), name)(**options)
+    return env
+
+
+def make_single(place: str, render_mode: str | None = None, **options: Any) -> CompiledSingleEnv:
+    """One environment, for gym.make."""
+    from shoal.vector.single import CompiledSingleEnv
+
+    return CompiledSingleEnv(environment(place, **options))
+
+
+def make_vector(
+    place: str,
+    num_envs: int = 1,
+    threads: int | Literal["auto"] = 1,
+    stream: Stream | None = None,
+    max_episode_steps: int | None = None,
+    render_mode: str | None = None,
+    **options: Any,
+) -> CompiledVectorEnv:
+    """Many environments, for gym.make_vec."""
+    from shoal.vector.compiled import CompiledVectorEnv
+    from shoal.vector.seeding import Stream
+
+    env = environment(place, **options)
+    if max_episode_steps is not None:
+        env.max_episode_steps = max_episode_steps
+    return CompiledVectorEnv(env, num_envs, threads=threads, stream=stream or Stream.TRAIN)

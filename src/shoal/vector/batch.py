@@ -1,0 +1,372 @@
+"""What `serial` and `process` have in common: the Gymnasium VectorEnv face of a block of environments.
+
+The batch is cut into slices, each of which is sent actions and received from on its own; `step` is all
+slices at once. One slice is the plain lock-step batch. Two slices let a policy act for one half while the
+other half steps; one slice per worker lets it act for whoever is ready first.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from shoal.vector.block import Block
+from shoal.vector.chunk import Infos, too_many_restarts
+from shoal.vector.errors import EnvFault
+from shoal.vector.history import History
+from shoal.vector.layout import Array
+from shoal.vector.seeding import Stream
+
+Step = tuple[Any, Array, Array, Array, dict[str, Any]]
+News = tuple[Infos, list[EnvFault]]  # infos, and the faults survived
+POLICIES = ("fail", "restart")
+
+
+class BatchVectorEnv(VectorEnv[Any, Any, Any]):
+    """Environments over a `Block`. A backend says how a slice is reset, sent to and received from."""
+
+    def __init__(
+        self,
+        block: Block,
+        slices: Sequence[slice],
+        *,
+        stream: Stream,
+        max_restarts: int,
+        restart_window: int,
+        metadata: dict[str, Any],
+        spec: Any = None,
+    ) -> None:
+        self.block, self.slices, self.stream = block, list(slices), stream
+        self.num_envs = block.num_envs
+        self.single_observation_space = block.observation_layout.space
+        self.single_action_space = block.action_layout.space
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self.metadata = {**metadata, "autoreset_mode": AutoresetMode.SAME_STEP}
+        self.spec = spec
+        self.max_restarts, self.restart_window = max_restarts, restart_window
+        self.faults: list[EnvFault] = []  # faults survived by restarting, oldest first
+        self._restart_times: deque[int] = deque()
+        self._time = 0  # receives so far
+        self._history = History(block, self.slices)
+        self._in_flight = [False] * len(self.slices)
+        self._was_reset = False
+        self._failed: EnvFault | None = None
+
+    # -- a backend provides --------------------------------------------------------------------
+
+    def _do_reset(self, options: dict[str, Any] | None) -> News:
+        raise NotImplementedError
+
+    def _do_send(self, part: int) -> None:
+        raise NotImplementedError
+
+    def _do_recv(self, part: int) -> News:
+        raise NotImplementedError
+
+    def _do_replay(self, plan: Sequence[tuple[int, Sequence[Any]]]) -> tuple[list[bool], list[EnvFault]]:
+        """For each environment (episode, actions): reset and replay. Returns who followed, and the faults."""
+        raise NotImplementedError
+
+    def _do_drain(self) -> None:
+        """Receive and forget what is in flight."""
+
+    # -- Gymnasium -----------------------------------------------------------------------------
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start new episodes: of all environments, or of those in `options["reset_mask"]`.
+
+        An integer seeds every environment's own stream; a list gives each first episode its seed as it is.
+        Without a seed, every environment goes on to its next episode. A step that was interrupted (Ctrl-C
+        between `send` and `recv`) is waited for and forgotten.
+        """
+        self._check_usable()
+        options = dict(options or {})
+        mask = options.pop("reset_mask", None)
+        mask = np.ones(self.num_envs, np.bool_) if mask is None else _check_mask(mask, self.num_envs)
+        if not self._was_reset and not mask.all():
+            raise gym.error.ResetNeeded("reset all environments once before resetting some of them")
+        with self._failing():
+            if any(self._in_flight):
+                self._do_drain()
+                self._in_flight = [False] * len(self.slices)
+            self._seed(seed, mask)
+            self.block.reset_mask[:] = mask
+            infos, faults = self._do_reset(options or None)
+            self._count(faults)
+        self._was_reset = True
+        if mask.all():
+            self._history.clear()
+        else:
+            for part, rows in enumerate(self.slices):
+                self._history.begin(part, mask[rows])
+        return self._observations(slice(0, self.num_envs), None), self._merge(infos)
+
+    def step(self, actions: Any, *, out: Any = None) -> Step:
+        """Step all environments. With `out` (arrays shaped as the observation) nothing is allocated for it."""
+        if len(self.slices) == 1:
+            self.send(0, actions)
+            return self.recv(0, out=out)
+        everything = slice(0, self.num_envs)
+        leaves = self._checked_actions(actions, everything)
+        for part in range(len(self.slices)):  # all or none
+            self._check_may_send(part)
+        for part, rows in enumerate(self.slices):
+            self._send(part, [leaf[rows] for leaf in leaves])
+        infos: Infos = []
+        for part in range(len(self.slices)):
+            infos += self._receive(part)
+        return self._result(everything, infos, out)
+
+    # -- slices --------------------------------------------------------------------------------
+
+    def send(self, part: int, actions: Any) -> None:
+        """Hand actions to one slice; returns at once where the backend can."""
+        self._check_may_send(part)
+        self._send(part, self._checked_actions(actions, self.slices[part]))
+
+    def recv(self, part: int, *, out: Any = None) -> Step:
+        """Wait for one slice and return its step."""
+        return self._result(self.slices[part], self._receive(part), out)
+
+    @property
+    def final_obs(self) -> Any:
+        """Final observations as dense arrays; row i is valid in the step that ended i's episode."""
+        return self.block.observation_layout.assemble(self.block.final_observations)
+
+    def _checked_actions(self, actions: Any, rows: slice) -> list[Array]:
+        checked = []
+        for given, array in zip(self.block.action_layout.take_apart(actions), self.block.actions, strict=True):
+            given, shape = np.asarray(given), array[rows].shape
+            if given.shape != shape:
+                raise ValueError(
+                    f"expected actions of shape {shape} for {shape[0]} environments of "
+                    f"{self.single_action_space}, got shape {given.shape}"
+                )
+            if not np.can_cast(given.dtype, array.dtype, "same_kind"):
+                raise ValueError(f"expected actions of dtype {array.dtype}, got {given.dtype}")
+            checked.append(given)
+        return checked
+
+    def _check_may_send(self, part: int) -> None:
+        self._check_usable()
+        if not self._was_reset:
+            raise gym.error.ResetNeeded("expected a call of reset() before the first step")
+        if self._in_flight[part]:
+            raise RuntimeError(
+                f"slice {part} has been sent actions and not been received (was a step interrupted?). "
+                "Call recv() for it, or reset() to begin anew"
+            )
+
+    def _send(self, part: int, actions: list[Array]) -> None:
+        rows, copies = self.slices[part], []
+        for given, array in zip(actions, self.block.actions, strict=True):
+            target = array[rows]
+            target[...] = given
+            copies.append(target.copy())
+        self._history.record(part, copies)
+        self._in_flight[part] = True
+        try:
+            self._do_send(part)
+        except EnvFault as fault:
+            self._failed = fault
+            raise
+
+    def _receive(self, part: int) -> Infos:
+        if not self._in_flight[part]:
+            raise RuntimeError(f"slice {part} has not been sent actions: expected send() before recv()")
+        try:
+            infos, faults = self._do_recv(part)
+            self._time += 1
+            if faults:
+                self._count(faults)
+        except EnvFault as fault:
+            self._failed = fault
+            raise
+        self._in_flight[part] = False
+        rows = self.slices[part]
+        ended = self.block.terminated[rows] | self.block.truncated[rows]
+        if ended.any():
+            self._history.begin(part, ended)
+        return infos
+
+    def _result(self, rows: slice, infos: Infos, out: Any) -> Step:
+        block = self.block
+        terminated, truncated = block.terminated[rows].copy(), block.truncated[rows].copy()
+        merged = self._merge(infos)
+        ended = terminated | truncated
+        if ended.any():
+            layout = block.observation_layout
+            final = np.full(self.num_envs, None, object)
+            mask = np.zeros(self.num_envs, np.bool_)
+            for index in np.flatnonzero(ended) + rows.start:
+                final[index] = layout.assemble([array[index].copy() for array in block.final_observations])
+                mask[index] = True
+            merged["final_obs"], merged["_final_obs"] = final, mask
+            if block.restarted[rows].any():
+                merged["restarted"] = block.restarted.copy()
+        return self._observations(rows, out), block.rewards[rows].copy(), terminated, truncated, merged
+
+    def _observations(self, rows: slice, out: Any) -> Any:
+        layout = self.block.observation_layout
+        if out is None:
+            return layout.assemble([array[rows].copy() for array in self.block.observations])
+        for target, array in zip(layout.take_apart(out), self.block.observations, strict=True):
+            part = array[rows]
+            if target.shape != part.shape or target.dtype != part.dtype:
+                raise ValueError(f"expected out as {part.dtype}{part.shape}, got {target.dtype}{target.shape}")
+            target[...] = part
+        return out
+
+    def _merge(self, infos: Infos) -> dict[str, Any]:
+        merged: dict[str, Any] = {}
+        for index, info, final_info in infos:
+            merged = self._add_info(merged, info, index)
+            if final_info is not None:
+                merged = self._add_info(merged, {"final_info": final_info}, index)
+        return merged
+
+    # -- seeds and faults ----------------------------------------------------------------------
+
+    def _seed(self, seed: int | Sequence[int | None] | None, mask: Array) -> None:
+        block = self.block
+        if isinstance(seed, int | np.integer):
+            _check_seed(int(seed))
+            block.bases[mask], block.indices[mask] = seed, np.flatnonzero(mask)
+            block.first_seeds[mask], block.episodes[mask] = -1, -1
+            return
+        seeds = [None] * self.num_envs if seed is None else list(seed)
+        if len(seeds) != self.num_envs:
+            raise ValueError(f"expected one seed for each of {self.num_envs} environments, got {len(seeds)}")
+        for value in seeds:
+            if value is not None:
+                _check_seed(int(value))
+        fresh = mask & (block.seeds < 0) & np.array([value is None for value in seeds])
+        if fresh.any():  # never seeded: from the operating system
+            block.bases[fresh] = np.random.SeedSequence().generate_state(1, np.uint64)[0] >> 1
+            block.indices[fresh] = np.flatnonzero(fresh)
+            block.first_seeds[fresh], block.episodes[fresh] = -1, -1
+        for index, value in enumerate(seeds):
+            if mask[index] and value is not None:
+                block.bases[index], block.indices[index] = value, 0
+                block.first_seeds[index], block.episodes[index] = value, -1
+
+    def _count(self, faults: list[EnvFault]) -> None:
+        """Keep survived faults; too many of them within the window end the batch."""
+        self.faults += faults
+        times, window = self._restart_times, self.restart_window * len(self.slices)
+        times.extend([self._time] * len(faults))
+        while times and times[0] <= self._time - window:
+            times.popleft()
+        if len(times) > self.max_restarts:
+            raise too_many_restarts(
+                len(times), f"within {self.restart_window} steps", self.max_restarts, self.faults[-1]
+            )
+
+    def _check_usable(self) -> None:
+        if self.closed:
+            raise gym.error.ClosedEnvironmentError(f"{type(self).__name__} has been closed; make a new one")
+        if self._failed is not None:
+            raise type(self._failed)(
+                f"this batch has stopped, close it and make a new one. It stopped at: {self._failed.message}",
+                env=self._failed.env, pid=self._failed.pid, seed=self._failed.seed, step=self._failed.step,
+                kind=self._failed.kind, worker_traceback=self._failed.worker_traceback,
+            )  # fmt: skip
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """A fault that leaves this block ends the batch: nobody knows what state the environments are in."""
+        try:
+            yield
+        except EnvFault as fault:
+            self._failed = fault
+            raise
+
+    # -- state ---------------------------------------------------------------------------------
+
+    def mark(self) -> None:
+        """Remember this moment: `marked_state` gives the state as of now, however far the batch has gone on."""
+        self._check_at_rest("mark")
+        self._history.mark = self._history.now()
+
+    def marked_state(self) -> dict[str, Array]:
+        """The state as of the last `mark`."""
+        if self._history.mark is None:
+            raise RuntimeError("expected a call of mark() before marked_state()")
+        return self._history.state_at(self._history.mark)
+
+    def get_state(self) -> dict[str, Array]:
+        """Where every environment is, as plain arrays: seeds, episode numbers, the actions of the
+        unfinished episodes and the observations reached. Nothing of the environment is pickled."""
+        self._check_at_rest("get_state")
+        return self._history.state_at(self._history.now())
+
+    def set_state(self, state: dict[str, Array]) -> list[int]:
+        """Bring every environment back by reset and replay. Returns those that did not come back to the
+        observation saved (not deterministic, or too long to replay): the run is no longer exact."""
+        self._check_usable()
+        self._check_at_rest("set_state")
+        plan = self._history.restore(state)
+        with self._failing():
+            followed, faults = self._do_replay(plan)
+            self._count(faults)
+        self._was_reset = True
+        saved = [state[f"observations.{leaf}"] for leaf in range(len(self.block.observations))]
+        lost = state["action_counts"] < 0
+        inexact = []
+        for index in range(self.num_envs):
+            pairs = zip(saved, self.block.observations, strict=True)
+            same = all(np.array_equal(before[index], now[index]) for before, now in pairs)
+            if lost[index] or not followed[index] or not same:
+                inexact.append(index)
+            if not followed[index]:  # it is in a new episode: nothing of the old one is to be replayed
+                part = next(part for part, rows in enumerate(self.slices) if rows.start <= index < rows.stop)
+                self._history.started[index] = len(self._history.steps[part])
+        return inexact
+
+    def _check_at_rest(self, what: str) -> None:
+        if any(self._in_flight):
+            raise RuntimeError(f"expected every slice received before {what}(), {self._in_flight} are in flight")
+
+
+def check_policy(on_fault: str, max_restarts: int, restart_window: int) -> None:
+    """The options of faults; ValueError where one makes no sense."""
+    if on_fault not in POLICIES:
+        raise ValueError(f"expected on_fault as one of {', '.join(POLICIES)}, got {on_fault!r}")
+    if max_restarts < 0 or restart_window < 1:
+        raise ValueError(f"expected max_restarts >= 0 and restart_window >= 1, got {max_restarts} and {restart_window}")
+
+
+def _check_mask(mask: Any, num_envs: int) -> Array:
+    if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (num_envs,):
+        raise ValueError(f'expected options["reset_mask"] as a bool array of shape ({num_envs},), got {mask!r}')
+    if not mask.any():
+        raise ValueError('expected options["reset_mask"] with at least one True, got none')
+    return mask
+
+
+def _check_seed(seed: int) -> None:
+    if not 0 <= seed < 2**63:
+        raise ValueError(f"a seed is an integer from 0 to 2**63 - 1, got {seed}")
+
+
+def cut(num_envs: int, parts: int) -> list[slice]:
+    """`num_envs` cut into `parts` contiguous slices whose sizes differ by at most one.
+
+    >>> [(rows.start, rows.stop) for rows in cut(7, 3)]
+    [(0, 3), (3, 5), (5, 7)]
+    """
+    size, extra = divmod(num_envs, parts)
+    edges = [0]
+    for part in range(parts):
+        edges.append(edges[-1] + size + (part < extra))
+    return [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]

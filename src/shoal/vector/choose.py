@@ -1,0 +1,85 @@
+"""`--backend auto`: measure, pick, say why."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+from gymnasium.vector import VectorEnv
+
+from shoal.vector.launch import usable_cores
+
+_PROBE_S = 0.05  # time given to stepping one environment
+_TRIAL_S = 0.25  # time given to each backend where both could win
+_HAND_OFF_S = 60e-6  # waking workers and waiting for them: below this no split can pay
+_CLEAR_S = 5e-3  # a batch step this long is worth splitting whatever the hand-off costs
+
+
+def step_cost_s(env: VectorEnv[Any, Any, Any]) -> float:
+    """Median seconds of a step of a batch of one, with random actions, its share of resets included."""
+    env.action_space.seed(0)
+    env.reset(seed=0)
+    times: list[float] = []
+    deadline = time.perf_counter() + _PROBE_S
+    while len(times) < 5 or (time.perf_counter() < deadline and len(times) < 2000):
+        action = env.action_space.sample()
+        start = time.perf_counter()
+        env.step(action)
+        times.append(time.perf_counter() - start)
+    return median(times)
+
+
+def choose(
+    one: Callable[[], VectorEnv[Any, Any, Any]],
+    num_envs: int,
+    serial: Callable[[], VectorEnv[Any, Any, Any]],
+    process: Callable[[], VectorEnv[Any, Any, Any]],
+    workers: int | None,
+    say: Callable[[str], None],
+) -> VectorEnv[Any, Any, Any]:
+    """The faster of serial and process for this environment on this machine. Nothing is ever swapped for a
+    compiled twin: the environment asked for is the one that runs."""
+    count = min(workers or usable_cores(), num_envs)
+    if count == 1:
+        say("backend serial: there is one " + ("environment" if num_envs == 1 else "core"))
+        return serial()
+    probe = one()
+    try:
+        cost_s = step_cost_s(probe)
+    finally:
+        probe.close()
+    batch_s = num_envs * cost_s
+    about = f"a step takes {cost_s * 1e6:,.0f} us, a batch of {num_envs} {batch_s * 1e3:,.2f} ms"
+    if batch_s < 2 * _HAND_OFF_S:
+        say(f"backend serial: {about}, less than waking {count} workers would save")
+        return serial()
+    if batch_s > _CLEAR_S:
+        say(f"backend process: {about}, split over {count} workers")
+        return process()
+    contenders = {"serial": serial(), "process": process()}
+    speeds = {name: 0.0 for name in contenders}
+    for env in contenders.values():
+        env.action_space.seed(0)
+        env.reset(seed=0)
+    for _ in range(3):  # in turn, so that a busy moment of the machine hits both
+        for name, env in contenders.items():
+            speeds[name] = max(speeds[name], _steps_per_s(env, _TRIAL_S / 3))
+    best = max(speeds, key=lambda name: speeds[name])
+    for name, env in contenders.items():
+        if name != best:
+            env.close()
+    figures = ", ".join(f"{name} {speed:,.0f} steps/s" for name, speed in speeds.items())
+    say(f"backend {best}: measured {figures}")
+    return contenders[best]
+
+
+def _steps_per_s(env: VectorEnv[Any, Any, Any], seconds: float) -> float:
+    actions = env.action_space.sample()
+    start = time.perf_counter()
+    steps = 0
+    while time.perf_counter() < start + seconds:
+        env.step(actions)
+        steps += env.num_envs
+    return steps / (time.perf_counter() - start)

@@ -1,0 +1,398 @@
+"""A run of environments stepped one after another in this process.
+
+`serial` is one chunk per slice; `process` is one chunk per worker and slice. All that must hold on every backend
+is therefore written once, here: every episode starts with a seed of its own, terminated is not truncated, the
+true final observation is kept, and nothing ill-formed enters the block.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
+
+from shoal.vector.block import Block
+from shoal.vector.errors import EnvFault, EnvRaised, NotFinite, TooManyRestarts
+from shoal.vector.layout import FLOAT32_MAX, check_flag, check_info, check_scalar
+from shoal.vector.seeding import Stream, episode_seed
+
+EnvFactory = Callable[[], gym.Env[Any, Any]]
+Infos = list[tuple[int, dict[str, Any], dict[str, Any] | None]]  # (environment, info, final info)
+Ends = list[tuple[int, bool, bool]]  # (place in the chunk, terminated, truncated)
+_LOCAL_WRAPPERS = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
+# An environment that calls sys.exit() is a broken environment, not a wish of the user's.
+_ANY_ERROR = (Exception, SystemExit)
+
+
+class Chunk:
+    """Environments `first .. first + len(factories)` of a batch, writing into their rows of `block`.
+
+    With `restart` a broken environment is rebuilt and goes on with its next episode; `faults` collects what
+    happened. More than `max_restarts` in one call stop it. `first_env` is environment `first` if it is
+    built already (somebody had to, to know the spaces).
+    """
+
+    def __init__(
+        self,
+        factories: Sequence[EnvFactory],
+        first: int,
+        block: Block,
+        *,
+        stream: Stream = Stream.TRAIN,
+        restart: bool = False,
+        max_restarts: int = 10,
+        check_finite: bool = True,
+        worker: int = 0,
+        first_env: gym.Env[Any, Any] | None = None,
+    ) -> None:
+        self.factories, self.first, self.block, self.stream = factories, first, block, stream
+        self.restart, self.max_restarts, self.check_finite, self.worker = restart, max_restarts, check_finite, worker
+        self.rows = slice(first, first + len(factories))
+        self.indices = range(first, first + len(factories))
+        self.envs: list[gym.Env[Any, Any]] = []
+        self.steppers: list[Callable[[Any], Any]] = []  # bound step methods: one look-up less per step
+        self.limits: list[int] = []
+        self.elapsed = [0] * len(factories)
+        self.faults: list[EnvFault] = []  # faults survived since the caller last looked
+        self._discrete = isinstance(block.action_layout.space, gym.spaces.Discrete)
+        self._store = _writer(block)
+        try:
+            for local in range(len(factories)):
+                ready = first_env if local == 0 else None
+                self.envs.append(self._build(local, "while being built") if ready is None else ready)
+                inner, limit = strip(self.envs[local])
+                self.steppers.append(inner.step)
+                self.limits.append(limit)
+        except EnvFault as fault:
+            self._close_after(fault)
+            raise
+        block.current[worker] = -1
+
+    # -- what a backend calls ------------------------------------------------------------------
+
+    def reset(self, options: dict[str, Any] | None = None) -> Infos:
+        """Start the next episode of every environment whose `reset_mask` is set."""
+        infos: Infos = []
+        self._read_seed_roots()
+        for local in range(len(self.envs)):
+            if self.block.reset_mask[self.first + local]:
+                info = self._try_to_start_episode(local, options)
+                if info:
+                    infos.append((self.first + local, info, None))
+        if self.check_finite:
+            self._quarantine_not_finite("after reset", [])
+        self._publish()
+        return infos
+
+    def step(self) -> Infos:
+        """Step every environment with its row of `block.actions`; an episode that ends starts anew."""
+        block, elapsed, limits, current, worker = self.block, self.elapsed, self.limits, self.block.current, self.worker
+        rewards: list[float] = []
+        ends: Ends = []
+        infos: Infos = []
+        block.restarted[self.rows] = False
+        for local, (index, step, action) in enumerate(zip(self.indices, self.steppers, self._actions(), strict=True)):
+            current[worker] = index
+            elapsed[local] = age = elapsed[local] + 1
+            try:
+                observation, reward, terminated, truncated, info = step(action)
+                self._store(observation, index)
+                rewards.append(reward if type(reward) is float else check_scalar(reward, "the reward"))
+                if terminated is not False or truncated is not False or age >= limits[local]:
+                    terminated = check_flag(terminated, "terminated")
+                    truncated = check_flag(truncated, "truncated") or age >= limits[local]
+                    if terminated or truncated:
+                        ends.append((local, terminated, truncated))
+                if info:
+                    infos.append((index, check_info(info), None))
+            except _ANY_ERROR as error:  # whatever an environment throws
+                del rewards[local:]
+                rewards.append(0.0)
+                if ends and ends[-1][0] == local:
+                    ends.pop()
+                self._revive(local, self._fault(local, error, "in step"))
+        block.rewards[self.rows] = rewards
+        block.terminated[self.rows] = False
+        block.truncated[self.rows] = block.restarted[self.rows]
+        if self.check_finite:
+            self._quarantine_not_finite("in step", ends)
+        if ends:
+            infos = self._end_episodes(ends, infos)
+            if self.check_finite:
+                self._quarantine_not_finite("after reset", [])
+        self._publish()
+        return infos
+
+    def replay(self, local: int, episode: int, actions: Sequence[Any]) -> bool:
+        """Reach an unfinished episode again: reset with its seed, then take its recorded actions.
+
+        False if the environment did not follow: it failed, or its episode ended before the actions did.
+        """
+        index = self.first + local
+        self._read_seed_roots()
+        self.episodes[local] = episode - 1
+        survived = len(self.faults)
+        self._try_to_start_episode(local, None)
+        followed = len(self.faults) == survived
+        for action in actions if followed else ():
+            self.elapsed[local] += 1
+            self.block.elapsed[index] = self.elapsed[local]  # a sign of life for whoever waits
+            try:
+                observation, _, terminated, truncated, _ = self.steppers[local](action)
+                self._store(observation, index)
+            except _ANY_ERROR as error:
+                self._revive(local, self._fault(local, error, "while an unfinished episode was replayed"))
+                followed = False
+                break
+            if terminated or truncated or self.elapsed[local] >= self.limits[local]:
+                self._try_to_start_episode(local, None)
+                followed = False
+                break
+        if self.check_finite:
+            self._quarantine_not_finite("after a replay", [])
+        self._publish()
+        return followed and len(self.faults) == survived
+
+    def call(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+        """`getattr(env, name)` of every environment, called if it can be called."""
+        values = []
+        for local, env in enumerate(self.envs):
+            try:
+                value = env.get_wrapper_attr(name)
+                values.append(value(*args, **kwargs) if callable(value) else value)
+            except _ANY_ERROR as error:
+                raise self._fault(local, error, f"in call({name!r})") from error
+        return values
+
+    def close(self) -> EnvFault | None:
+        """Close every environment; returns what went wrong first, when all have been closed."""
+        fault: EnvFault | None = None
+        for local, env in enumerate(self.envs):
+            self.block.current[self.worker] = self.first + local
+            try:
+                env.close()
+            except _ANY_ERROR as error:
+                fault = fault or self._fault(local, error, "in close")
+        self.envs, self.steppers = [], []
+        self.block.current[self.worker] = -1
+        return fault
+
+    # -- episodes ------------------------------------------------------------------------------
+
+    def _try_to_start_episode(self, local: int, options: dict[str, Any] | None) -> dict[str, Any]:
+        try:
+            return self._start_episode(local, options)
+        except EnvFault as fault:
+            self._revive(local, fault)
+            return {}
+
+    def _start_episode(self, local: int, options: dict[str, Any] | None) -> dict[str, Any]:
+        block, index = self.block, self.first + local
+        base, place, first_seed = self.seed_roots[local]
+        episode = self.episodes[local] + 1
+        seed = first_seed if episode == 0 and first_seed >= 0 else episode_seed(base, place, episode, self.stream)
+        block.current[self.worker] = index
+        self.episodes[local], self.elapsed[local] = episode, 0
+        block.episodes[index], block.seeds[index], block.elapsed[index] = episode, seed, 0
+        try:
+            observation, info = self.envs[local].reset(seed=seed, options=options)
+            self._store(observation, index)
+            return check_info(info) if info else {}
+        except _ANY_ERROR as error:
+            raise self._fault(local, error, "in reset") from error
+
+    def _read_seed_roots(self) -> None:
+        """The parent may have set new seeds: take them from the block."""
+        block, rows = self.block, self.rows
+        roots = zip(block.bases[rows].tolist(), block.indices[rows].tolist(), block.first_seeds[rows].tolist(), strict=True)
+        self.seed_roots: list[tuple[int, int, int]] = list(roots)
+        self.episodes: list[int] = block.episodes[rows].tolist()
+
+    def _end_episodes(self, ends: Ends, infos: Infos) -> Infos:
+        block = self.block
+        last_infos = {index: info for index, info, _ in infos} if infos else {}
+        started: Infos = []
+        for local, terminated, truncated in ends:
+            index = self.first + local
+            block.terminated[index], block.truncated[index] = terminated, truncated
+            for final, row in zip(block.final_observations, block.observations, strict=True):
+                final[index] = row[index]
+            info = self._try_to_start_episode(local, None)
+            final_info = last_infos.pop(index, None)
+            if info or final_info:
+                started.append((index, info, final_info))
+        goes_on: Infos = [(index, info, None) for index, info in last_infos.items()]
+        return sorted(goes_on + started, key=lambda entry: entry[0])
+
+    # -- faults --------------------------------------------------------------------------------
+
+    def _revive(self, local: int, fault: EnvFault) -> None:
+        """Policy `restart`: rebuild the environment and go on with its next episode; else raise."""
+        if not self.restart:
+            self._publish()
+            raise fault
+        block, index = self.block, self.first + local
+        while True:
+            self.faults.append(fault)
+            if len(self.faults) > self.max_restarts:
+                raise too_many_restarts(len(self.faults), "in one step", self.max_restarts, fault)
+            try:
+                self.envs[local].close()
+            except _ANY_ERROR as error:  # it is broken already; its last words are kept
+                fault.aftermath = f"closing it failed too ({_text(error)}); "
+            try:
+                self.envs[local] = self._build(local, "while being rebuilt after a fault")
+                inner, self.limits[local] = strip(self.envs[local])
+                self.steppers[local] = inner.step
+                self._start_episode(local, None)
+                break
+            except EnvFault as another:
+                fault = another
+        fault.aftermath += f"rebuilt, goes on with episode {self.episodes[local]}, seed {block.seeds[index]}"
+        for final, row in zip(block.final_observations, block.observations, strict=True):
+            final[index] = row[index]
+        block.terminated[index], block.truncated[index], block.restarted[index] = False, True, True
+        block.rewards[index] = 0.0
+
+    def _quarantine_not_finite(self, where: str, ends: Ends) -> None:
+        """Nothing that is not finite leaves the chunk: its environment is rebuilt, or the fault raised."""
+        rows = [array[self.rows] for array in self.block.observations]
+        rewards = self.block.rewards[self.rows]
+        while True:
+            try:
+                self.block.observation_layout.check_finite(rows, f"{where},")
+                if rewards.dot(rewards) <= 1e76:  # so that each is below 1e38; false for NaN too
+                    return
+                fine = np.abs(rewards) <= FLOAT32_MAX
+                if fine.all():
+                    return
+                bad = int(np.argmin(fine))
+                fault = NotFinite(f"{where}, the reward is not finite as float32: {rewards[bad]}")
+            except NotFinite as error:
+                fault, bad = error, error.row  # type: ignore[attr-defined]
+            ends[:] = [end for end in ends if end[0] != bad]
+            self._revive(bad, self._fault(bad, fault, ""))
+
+    def _fault(self, local: int, error: BaseException, where: str) -> EnvFault:
+        """Any exception as an EnvFault that names environment, process, seed and step."""
+        index = self.first + local
+        seed = int(self.block.seeds[index])
+        begun = seed >= 0
+        return as_fault(error, where, index, seed if begun else None, self.elapsed[local] if begun else None)
+
+    def _build(self, local: int, where: str) -> gym.Env[Any, Any]:
+        self.block.current[self.worker] = self.first + local
+        try:
+            env = self.factories[local]()
+            self._check_spaces(env)
+        except _ANY_ERROR as error:
+            raise self._fault(local, error, where) from error
+        return env
+
+    def _close_after(self, fault: EnvFault) -> None:
+        """An environment could not be built: those before it must not linger."""
+        also = self.close()
+        if also is not None:
+            fault.aftermath = f"closing the others failed too: {also.message}"
+
+    def _check_spaces(self, env: gym.Env[Any, Any]) -> None:
+        wanted = self.block.observation_layout.space, self.block.action_layout.space
+        got = env.observation_space, env.action_space
+        if got != wanted:
+            raise ValueError(
+                f"every environment of a batch needs the same spaces. Expected {wanted[0]} and {wanted[1]} "
+                f"(environment 0), got {got[0]} and {got[1]}"
+            )
+
+    # -- arrays --------------------------------------------------------------------------------
+
+    def _actions(self) -> Sequence[Any]:
+        """This chunk's actions, one value per environment that the environment may keep."""
+        rows = [array[self.rows] for array in self.block.actions]
+        if self._discrete:
+            return list(rows[0])  # NumPy scalars, as action_space.sample() gives them
+        layout = self.block.action_layout
+        copies = [row.copy() for row in rows]
+        if layout.is_single:
+            return list(copies[0])
+        return [layout.assemble([copy[i] for copy in copies]) for i in range(len(self.envs))]
+
+    def _publish(self) -> None:
+        self.block.elapsed[self.rows] = self.elapsed
+        self.block.current[self.worker] = -1
+
+
+def first_environment(factory: EnvFactory) -> gym.Env[Any, Any]:
+    """Environment 0, built before there is a block, because its spaces decide what the block looks like."""
+    try:
+        return factory()
+    except _ANY_ERROR as error:
+        raise as_fault(error, "while being built", 0, None, None) from error
+
+
+def close_all(chunks: Sequence[Chunk]) -> EnvFault | None:
+    """Close all environments of all chunks; returns what went wrong first."""
+    faults = [chunk.close() for chunk in chunks]
+    return next((fault for fault in faults if fault is not None), None)
+
+
+def as_fault(error: BaseException, where: str, env: int, seed: int | None, step: int | None) -> EnvFault:
+    """Any exception as an EnvFault that says where it happened."""
+    place: dict[str, Any] = {"env": env, "pid": os.getpid(), "seed": seed, "step": step}
+    if isinstance(error, EnvFault):
+        if error.env is not None:
+            return error
+        return type(error)(f"{where}, {error.message}" if where else error.message, **place)
+    name, trace = type(error).__name__, "".join(traceback.format_exception(error))
+    return EnvRaised(f"{name} {where}: {_text(error)}", kind=name, worker_traceback=trace, **place)
+
+
+def too_many_restarts(count: int, window: str, allowed: int, last: EnvFault) -> TooManyRestarts:
+    """The end of a crash loop: says how many, and what the last fault was."""
+    return TooManyRestarts(
+        f"{count} restarts {window}, {allowed} are allowed (--max-restarts). The last fault: {last.message}",
+        env=last.env, pid=last.pid, seed=last.seed, step=last.step,
+        kind=last.kind, worker_traceback=last.worker_traceback,
+    )  # fmt: skip
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(an exception that cannot be printed)"
+
+
+def _writer(block: Block) -> Callable[[Any, int], None]:
+    """`block.observation_layout.write` into the block, with a short way for the usual observation."""
+    layout, rows = block.observation_layout, block.observations
+    if not layout.is_single:
+        return lambda observation, index: layout.write(observation, rows, index)
+    array = rows[0]
+    _, shape, dtype = layout.leaves[0]
+
+    def write(observation: Any, index: int) -> None:
+        if type(observation) is np.ndarray and observation.dtype is dtype and observation.shape == shape:
+            array[index] = observation
+        else:
+            layout.write(observation, rows, index)
+
+    return write
+
+
+def strip(env: gym.Env[Any, Any]) -> tuple[gym.Env[Any, Any], int]:
+    """Take off the outermost wrappers whose work a chunk does itself, for half the cost of a CartPole step.
+
+    Returns the environment to step and its time limit (a very large number if it has none).
+    """
+    limit = 2**62
+    while type(env) in _LOCAL_WRAPPERS:
+        if type(env) is TimeLimit:
+            limit = min(limit, env._max_episode_steps)
+        env = env.env  # type: ignore[attr-defined]
+    return env, limit

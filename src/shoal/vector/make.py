@@ -1,0 +1,128 @@
+"""`make_vec`: N environments as one, by name, by factory or as given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.vector import VectorEnv
+
+from shoal.vector.chunk import EnvFactory
+from shoal.vector.process import ProcessVectorEnv
+from shoal.vector.seeding import Stream
+from shoal.vector.serial import SerialVectorEnv
+
+BACKENDS = ("auto", "serial", "process", "compiled")
+
+
+def make_vec(
+    env: str | EnvFactory | Sequence[EnvFactory] | VectorEnv[Any, Any, Any] | Any,
+    num_envs: int = 1,
+    *,
+    backend: str = "auto",
+    workers: int | None = None,
+    env_threads: int = 1,
+    slices: str = "lockstep",
+    start_method: str | None = None,
+    step_timeout_s: float = 300.0,
+    on_fault: str = "fail",
+    max_restarts: int = 10,
+    restart_window: int = 10_000,
+    stream: Stream = Stream.TRAIN,
+    env_kwargs: dict[str, Any] | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> VectorEnv[Any, Any, Any]:
+    """N environments behind one Gymnasium VectorEnv.
+
+    `env` is a Gymnasium id, a function that makes one environment (sent to workers with cloudpickle), a list of
+    such functions, a CompiledEnv, or a VectorEnv, which is passed through as it is. `say` hears what was chosen and why.
+
+    >>> envs = make_vec("CartPole-v1", 4, backend="serial")
+    >>> observations, infos = envs.reset(seed=0)
+    >>> observations.shape
+    (4, 4)
+    >>> envs.close()
+    """
+    if backend not in BACKENDS:
+        raise ValueError(f"expected a backend of {', '.join(BACKENDS)}, got {backend!r}")
+    if isinstance(env, VectorEnv):
+        return env
+    if _is_compiled(env):
+        if backend not in ("auto", "compiled"):
+            raise ValueError(f"{env} is a compiled environment: expected --backend compiled or auto, got {backend}")
+        say(f"backend compiled: {env} is a compiled environment, {env_threads} thread(s)")
+        return _make_compiled(env, num_envs, env_threads, stream, env_kwargs or {})
+    if backend == "compiled":
+        raise ValueError(
+            f"{env!r} is not a compiled environment. Use --backend auto, serial or process, or write it as a "
+            "CompiledEnv (examples/compiled_env.py)"
+        )
+    factories = _factories(env, num_envs, env_kwargs or {})
+    process_options = {"workers": workers, "slices": slices, "start_method": start_method, "step_timeout_s": step_timeout_s}
+    common = {"stream": stream, "on_fault": on_fault, "max_restarts": max_restarts, "restart_window": restart_window}
+
+    def serial() -> VectorEnv[Any, Any, Any]:
+        return SerialVectorEnv(factories, slices=2 if slices == "double" and len(factories) > 1 else 1, **common)  # type: ignore[arg-type]
+
+    def process() -> VectorEnv[Any, Any, Any]:
+        return ProcessVectorEnv(factories, **process_options, **common)  # type: ignore[arg-type]
+
+    if backend == "auto":
+        from shoal.vector.choose import choose
+
+        return choose(lambda: SerialVectorEnv(factories[:1]), len(factories), serial, process, workers, say)
+    return serial() if backend == "serial" else process()
+
+
+def find_spec(name: str) -> gym.envs.registration.EnvSpec:
+    """The registered environment of that id; unknown ones name the nearest."""
+    try:
+        return gym.spec(name)
+    except gym.error.Error as error:
+        import difflib
+
+        near = difflib.get_close_matches(name, list(gym.registry), 3, 0.5)
+        hint = f" Did you mean {', '.join(near)}?" if near else " `shoal tasks` lists what there is."
+        raise ValueError(f"no environment {name!r}: {error}.{hint}") from None
+
+
+def _factories(env: Any, num_envs: int, kwargs: dict[str, Any]) -> list[EnvFactory]:
+    if isinstance(env, str):
+        find_spec(env)
+        return [_Maker(env, kwargs)] * num_envs
+    if callable(env):
+        return [env] * num_envs
+    factories = list(env)
+    if num_envs not in (1, len(factories)):
+        raise ValueError(f"got {len(factories)} factories for {num_envs} environments")
+    return factories
+
+
+class _Maker:
+    """Makes one environment by id; picklable by name, so nothing of the caller travels."""
+
+    def __init__(self, name: str, kwargs: dict[str, Any]) -> None:
+        self.name, self.kwargs = name, kwargs
+
+    def __call__(self) -> gym.Env[Any, Any]:
+        return gym.make(self.name, disable_env_checker=True, **self.kwargs)
+
+
+def _is_compiled(env: Any) -> bool:
+    """Is this a CompiledEnv, by object, by class or by id? Looks only; numba is imported when one is made."""
+    if isinstance(env, str):
+        spec = find_spec(env)
+        return spec.namespace == "shoal" and spec.vector_entry_point is not None
+    return hasattr(env, "observe") and hasattr(env, "state")
+
+
+def _make_compiled(
+    env: Any, num_envs: int, threads: int, stream: Stream, kwargs: dict[str, Any]
+) -> VectorEnv[Any, Any, Any]:
+    if isinstance(env, str):
+        mode = "vector_entry_point"
+        return gym.make_vec(env, num_envs, vectorization_mode=mode, threads=threads, stream=stream, **kwargs)
+    from shoal.vector.compiled import CompiledVectorEnv
+
+    return CompiledVectorEnv(env(**kwargs) if isinstance(env, type) else env, num_envs, threads=threads, stream=stream)

@@ -1,0 +1,360 @@
+"""`process`: few workers, many environments each, one shared block of memory, one wake-up per worker and step.
+
+One process per environment would make 256 environments many times slower than stepping them in turn: the time goes
+into waking processes up. Here a step is: write the actions into shared memory, one byte to each worker, one
+byte back. The parent notices a dead worker at once (its socket hangs up), a hanging one by a deadline. It
+builds no environment itself, so none can break it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import select
+import signal
+import time
+import warnings
+from collections.abc import Sequence
+from multiprocessing import util
+from typing import Any
+
+import cloudpickle
+
+from shoal.vector import worker as protocol
+from shoal.vector.batch import BatchVectorEnv, News, check_policy, cut
+from shoal.vector.block import Block, SharedMemory
+from shoal.vector.chunk import EnvFactory, Infos
+from shoal.vector.errors import EnvFault, EnvTimeout, WorkerDied
+from shoal.vector.frames import fault_from_data, unpack
+from shoal.vector.launch import safe_start_method, usable_cores
+from shoal.vector.remote import Remote, end_all
+from shoal.vector.seeding import Stream
+
+SLICES = ("lockstep", "double", "ready")
+CLOSE_S, LEAVE_S, TERMINATE_S = 1.5, 0.5, 1.0  # closing: environments close, processes end, SIGTERM works
+
+
+class ProcessVectorEnv(BatchVectorEnv):
+    """Environments in worker processes.
+
+    `slices="lockstep"` steps all together; `"double"` cuts the batch into two halves so that acting
+    overlaps stepping; `"ready"` makes each worker a slice of its own, received as soon as it is done
+    (`ready()`), so that uneven environments do not wait for the slowest.
+    """
+
+    def __init__(
+        self,
+        factories: Sequence[EnvFactory],
+        *,
+        workers: int | None = None,
+        slices: str = "lockstep",
+        start_method: str | None = None,
+        stream: Stream = Stream.TRAIN,
+        step_timeout_s: float = 300.0,
+        start_timeout_s: float = 120.0,
+        on_fault: str = "fail",
+        max_restarts: int = 10,
+        restart_window: int = 10_000,
+        check_finite: bool = True,
+    ) -> None:
+        self._workers: list[Remote] = []
+        self.factories, self.on_fault = list(factories), on_fault
+        self.step_timeout_s, self.start_timeout_s = step_timeout_s, start_timeout_s
+        num_envs = len(self.factories)
+        check_policy(on_fault, max_restarts, restart_window)
+        _check_options(num_envs, workers, slices, step_timeout_s, start_timeout_s)
+        self._context = multiprocessing.get_context(safe_start_method(start_method))
+        count = min(workers or usable_cores(), num_envs)
+        if slices == "double":
+            count = min(count, (num_envs + 1) // 2)  # so that nobody is left without environments
+        parts = cut(num_envs, {"lockstep": 1, "double": min(2, num_envs), "ready": count}[slices])
+        self.by_readiness = slices == "ready"
+        self._workers = [Remote(number, _owned(number, count, parts, self.by_readiness)) for number in range(count)]
+        self._options = {
+            "stream": int(stream),
+            "restart": on_fault == "restart",
+            "max_restarts": max_restarts,
+            "check_finite": check_finite,
+        }
+        # At exit before multiprocessing joins its children: an environment that ignores SIGTERM would hang that.
+        self._finalizer = util.Finalize(self, end_all, (self._workers, TERMINATE_S), exitpriority=10)
+        try:
+            for one in self._workers:
+                self._start(one, scout=one.number == 0)
+            known = cloudpickle.loads((self._workers[0].wait(start_timeout_s, "while being built") or {})["spaces"])
+            self._workers[0].owed.append(-1)  # its environments are yet to be built
+            spaces = known["observation_space"], known["action_space"]
+            memory = SharedMemory(Block.size(num_envs, *spaces, count))
+            util.Finalize(self, memory.close, exitpriority=9)
+            block = Block(num_envs, *spaces, count, memory)
+            block.clear()
+            super().__init__(
+                block,
+                parts,
+                stream=stream,
+                max_restarts=max_restarts,
+                restart_window=restart_window,
+                metadata=known["metadata"],
+                spec=known["spec"],
+            )
+            self._serving = [[w for w in self._workers if part in w.step_bytes] for part in range(len(parts))]
+            self._dropped: set[str] = set()
+            self._late = False
+            for one in self._workers:
+                self._share(one)
+            for one in self._workers:
+                one.wait(start_timeout_s, "while its environments were built")
+        except BaseException:
+            self.closed = True
+            self._finalizer()
+            raise
+
+    def _start(self, one: Remote, *, scout: bool) -> None:
+        parts = [(rows.start, self.factories[rows]) for _, rows in one.parts]
+        job = cloudpickle.dumps({"parts": parts, "worker": one.number, "scout": scout, **self._options})
+        one.start(self._context, job, self._workers, max(self.step_timeout_s, 1.0))
+
+    def _share(self, one: Remote) -> None:
+        block = self.block
+        assert block.memory is not None
+        details = {
+            "num_envs": self.num_envs,
+            "observation_space": self.single_observation_space,
+            "action_space": self.single_action_space,
+            "workers": len(self._workers),
+            "memory_size": block.memory.size,
+        }
+        one.share(block, cloudpickle.dumps(details))
+
+    # -- stepping ------------------------------------------------------------------------------
+
+    def _do_send(self, part: int) -> None:
+        for one in self._serving[part]:
+            one.send_step(part)
+
+    def _do_recv(self, part: int) -> News:
+        timeout_s = 0.01 if self._late else self.step_timeout_s
+        self._late = False
+        infos: Infos = []
+        faults: list[EnvFault] = []
+        for one in self._serving[part]:
+            try:
+                frame = one.take_step(part, timeout_s)
+            except (WorkerDied, EnvTimeout) as fault:
+                self._replace(one, fault)
+                one.answers.pop(part, None)  # the restarts are in the block already
+                timeout_s = min(timeout_s, 0.1)  # whoever answers has done so in the meantime
+                continue
+            if frame is not None:
+                infos += self._infos(frame)
+                faults += _faults(frame)
+        return infos, faults
+
+    def ready(self, waiting: Sequence[int], at_least: int = 1) -> list[int]:
+        """Those of the slices `waiting` that have an answer; waits until there are `at_least` so many."""
+        poll = select.poll()
+        by_fd = {}
+        for part in waiting:
+            fd = self._serving[part][0].connection.fileno()
+            by_fd[fd] = part
+            poll.register(fd, select.POLLIN)
+        deadline = time.monotonic() + self.step_timeout_s
+        found: list[int] = []
+        while len(found) < min(at_least, len(waiting)):
+            events = poll.poll(max(deadline - time.monotonic(), 0) * 1000)
+            if not events:
+                self._late = True  # recv says for whom
+                return [part for part in waiting if part not in found] if not found else sorted(found)
+            for fd, _ in events:
+                found.append(by_fd[fd])
+                poll.unregister(fd)
+        return sorted(found)
+
+    def _do_drain(self) -> None:
+        for one in self._workers:
+            while one.owed:
+                one.wait(self.step_timeout_s, "in step")
+            one.answers.clear()
+
+    # -- everything else -----------------------------------------------------------------------
+
+    def _do_reset(self, options: dict[str, Any] | None) -> News:
+        everything = bool(self.block.reset_mask.all())
+        self._tell_all(protocol.RESET, cloudpickle.dumps(options))
+        infos: Infos = []
+        faults: list[EnvFault] = []
+        for one in self._workers:
+            try:
+                frame = one.wait(self.step_timeout_s, "in reset") or {}
+            except (WorkerDied, EnvTimeout) as fault:
+                self._replace(one, fault)
+            else:
+                infos += self._infos(frame)
+                faults += _faults(frame)
+            if everything:
+                one.lost.clear()
+        return infos, faults
+
+    def _do_replay(self, plan: Sequence[tuple[int, Sequence[Any]]]) -> tuple[list[bool], list[EnvFault]]:
+        followed = [False] * self.num_envs
+        faults: list[EnvFault] = []
+        places = {
+            one.number: [(k, i, rows.start) for k, (_, rows) in enumerate(one.parts) for i in range(rows.start, rows.stop)]
+            for one in self._workers
+        }
+        while any(places.values()):  # one environment of each worker at a time, all workers at once
+            busy = [(one, *places[one.number].pop(0)) for one in self._workers if places[one.number]]
+            for one, part, index, start in busy:
+                one.tell(protocol.REPLAY, cloudpickle.dumps((part, index - start, *plan[index])))
+            for one, _, index, _ in busy:
+                doing = "while an unfinished episode was replayed"
+                frame = one.wait(self.step_timeout_s, doing, while_progressing=True) or {}
+                followed[index] = frame["followed"]
+                faults += _faults(frame)
+        return followed, faults
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """`getattr(env, name)` of every environment, called if it can be called."""
+        self._check_usable()
+        self._check_at_rest("call")
+        values: dict[int, Any] = {}
+        mistakes: list[EnvFault] = []
+        with self._failing():
+            self._tell_all(protocol.CALL, cloudpickle.dumps((name, args, kwargs)))
+            frames = [(one, one.wait(self.step_timeout_s, f"in call({name!r})") or {}) for one in self._workers]
+        for one, frame in frames:
+            if "mistake" in frame:
+                mistakes.append(fault_from_data(frame["mistake"]))
+            else:
+                values.update(zip(one.environments, cloudpickle.loads(frame["value"]), strict=True))
+        if mistakes:
+            raise mistakes[0]
+        return tuple(values[index] for index in range(self.num_envs))
+
+    def _tell_all(self, command: int, payload: bytes) -> None:
+        for one in self._workers:
+            one.tell(command, payload)
+
+    def _infos(self, frame: dict[str, Any]) -> Infos:
+        dropped = set(frame["dropped"]) - self._dropped
+        if dropped:
+            self._dropped |= dropped
+            names = ", ".join(sorted(dropped))
+            warnings.warn(
+                f"infos that cannot cross a process without pickling are left out: {names}", RuntimeWarning, stacklevel=5
+            )
+        return [(index, unpack(info), unpack(final)) for index, info, final in frame["infos"]]
+
+    # -- faults and the end --------------------------------------------------------------------
+
+    def _replace(self, one: Remote, fault: EnvFault) -> None:
+        """Policy `restart`: a new worker for a dead one; else raise. All its environments lost their state, so
+        all go on to their next episode."""
+        if self.on_fault != "restart":
+            raise fault
+        in_flight = {part for part in one.owed if part >= 0} | set(one.answers)
+        while True:
+            self._count([fault])  # raises when there have been too many
+            try:
+                self._rebuild(one)
+                break
+            except EnvFault as another:
+                fault = another
+        one.answers = dict.fromkeys(in_flight)
+        one.lost = set(one.step_bytes) - in_flight
+        env, block = fault.env if fault.env in one.environments else one.first, self.block
+        fault.aftermath = (
+            f"its worker was replaced (pid {one.pid}) and its {len(one.environments)} environments begin their next "
+            f"episodes, environment {env} episode {block.episodes[env]}, seed {block.seeds[env]}"
+        )
+
+    def _rebuild(self, one: Remote) -> None:
+        one.bury()
+        block, asked = self.block, self.block.reset_mask.copy()
+        block.current[one.number] = -1
+        self._start(one, scout=False)
+        self._share(one)
+        one.wait(self.start_timeout_s, "while its environments were rebuilt")
+        block.reset_mask[:] = False
+        for _, rows in one.parts:
+            block.reset_mask[rows] = True
+        one.tell(protocol.RESET, cloudpickle.dumps(None))
+        try:
+            one.wait(self.step_timeout_s, "in the reset after a restart")
+        finally:
+            block.reset_mask[:] = asked
+        for _, rows in one.parts:
+            block.rewards[rows], block.terminated[rows] = 0.0, False
+            block.truncated[rows], block.restarted[rows] = True, True
+            for final, row in zip(block.final_observations, block.observations, strict=True):
+                final[rows] = row[rows]
+
+    def kill(self) -> None:
+        """End the workers at once, without asking. For a process that is about to leave."""
+        for one in self._workers:
+            one.signal(signal.SIGKILL)
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids of the workers; none after close."""
+        return [one.pid for one in self._workers if one.pid is not None]
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Ask, then terminate, then kill: about 3 seconds at most, whatever the environments do. What an
+        environment raised in its `close` is raised when all are gone."""
+        if self.closed:
+            return
+        self.closed = True
+        fault: EnvFault | None = None
+        for one in self._workers:
+            with contextlib.suppress(OSError):
+                one.tell(protocol.CLOSE)
+        deadline = time.monotonic() + CLOSE_S
+        for one in self._workers:
+            try:
+                while len(one.owed) > 1:  # steps that nobody waits for any more
+                    one.wait(max(deadline - time.monotonic(), 0.01), "in close", spare=True)
+            except (EnvFault, OSError):
+                continue
+            try:
+                one.wait(max(deadline - time.monotonic(), 0.01), "in close", spare=True)
+                one.process.join(LEAVE_S)
+            except (WorkerDied, EnvTimeout, OSError):
+                continue
+            except EnvFault as error:
+                fault = fault or error
+        self._finalizer()
+        assert self.block.memory is not None
+        self.block.memory.close()
+        if fault is not None:
+            raise fault
+
+
+# -- helpers -------------------------------------------------------------------------------------
+
+
+def _check_options(num_envs: int, workers: int | None, slices: str, step_timeout_s: float, start_timeout_s: float) -> None:
+    if num_envs < 1:
+        raise ValueError("expected at least one environment, got none")
+    if workers is not None and workers < 1:
+        raise ValueError(f"expected at least one worker, got {workers}")
+    if slices not in SLICES:
+        raise ValueError(f"expected slices as one of {', '.join(SLICES)}, got {slices!r}")
+    if not step_timeout_s > 0 or not start_timeout_s > 0:
+        raise ValueError(f"expected timeouts above 0 s, got {step_timeout_s} and {start_timeout_s}")
+
+
+def _owned(number: int, count: int, parts: list[slice], by_readiness: bool) -> list[tuple[int, slice]]:
+    """The rows of each slice that worker `number` of `count` owns."""
+    if by_readiness:
+        return [(number, parts[number])]
+    owned = []
+    for part, whole in enumerate(parts):
+        rows = cut(whole.stop - whole.start, count)[number]
+        if rows.stop > rows.start:
+            owned.append((part, slice(rows.start + whole.start, rows.stop + whole.start)))
+    return owned
+
+
+def _faults(frame: dict[str, Any]) -> list[EnvFault]:
+    return [fault_from_data(data) for data in frame["faults"]]

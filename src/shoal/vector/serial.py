@@ -1,0 +1,114 @@
+"""`serial`: all environments in this process, one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+
+from shoal.vector.batch import BatchVectorEnv, News, check_policy, cut
+from shoal.vector.block import Block
+from shoal.vector.chunk import Chunk, EnvFactory, Infos, close_all, first_environment
+from shoal.vector.errors import EnvFault
+from shoal.vector.seeding import Stream
+
+
+class SerialVectorEnv(BatchVectorEnv):
+    """Environments stepped one after another here. The reference that every other backend must equal.
+
+    An environment that kills its process or never returns takes this one with it; `process` does not.
+
+    >>> envs = SerialVectorEnv([lambda: gym.make("CartPole-v1")] * 3)
+    >>> observations, infos = envs.reset(seed=0)
+    >>> observations.shape
+    (3, 4)
+    >>> envs.close()
+    """
+
+    def __init__(
+        self,
+        factories: Sequence[EnvFactory],
+        *,
+        slices: int = 1,
+        stream: Stream = Stream.TRAIN,
+        on_fault: str = "fail",
+        max_restarts: int = 10,
+        restart_window: int = 10_000,
+        check_finite: bool = True,
+    ) -> None:
+        self.chunks: list[Chunk] = []
+        if not factories:
+            raise ValueError("expected at least one environment, got none")
+        check_policy(on_fault, max_restarts, restart_window)
+        first_env = first_environment(factories[0])
+        block = Block(len(factories), first_env.observation_space, first_env.action_space)
+        block.clear()
+        super().__init__(
+            block,
+            cut(len(factories), slices),
+            stream=stream,
+            max_restarts=max_restarts,
+            restart_window=restart_window,
+            metadata=first_env.metadata,
+            spec=first_env.spec,
+        )
+        self._ready: list[Infos] = [[] for _ in self.slices]
+        try:
+            for part, rows in enumerate(self.slices):
+                chunk = Chunk(
+                    factories[rows],
+                    rows.start,
+                    block,
+                    stream=stream,
+                    restart=on_fault == "restart",
+                    max_restarts=max_restarts,
+                    check_finite=check_finite,
+                    first_env=first_env if part == 0 else None,
+                )
+                self.chunks.append(chunk)
+        except EnvFault:
+            close_all(self.chunks)
+            raise
+
+    def _do_reset(self, options: dict[str, Any] | None) -> News:
+        infos = [entry for chunk in self.chunks for entry in chunk.reset(options)]
+        return infos, self._take_faults(*self.chunks)
+
+    def _do_send(self, part: int) -> None:
+        self._ready[part] = self.chunks[part].step()
+
+    def _do_recv(self, part: int) -> News:
+        return self._ready[part], self._take_faults(self.chunks[part])
+
+    def _do_replay(self, plan: Sequence[tuple[int, Sequence[Any]]]) -> tuple[list[bool], list[EnvFault]]:
+        followed = [
+            chunk.replay(index - rows.start, *plan[index])
+            for chunk, rows in zip(self.chunks, self.slices, strict=True)
+            for index in range(rows.start, rows.stop)
+        ]
+        return followed, self._take_faults(*self.chunks)
+
+    @staticmethod
+    def _take_faults(*chunks: Chunk) -> list[EnvFault]:
+        faults = [fault for chunk in chunks for fault in chunk.faults]
+        for chunk in chunks:
+            chunk.faults = []
+        return faults
+
+    @property
+    def envs(self) -> list[gym.Env[Any, Any]]:
+        """The environments themselves."""
+        return [env for chunk in self.chunks for env in chunk.envs]
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """`getattr(env, name)` of every environment, called if it can be called."""
+        self._check_usable()
+        return tuple(value for chunk in self.chunks for value in chunk.call(name, args, kwargs))
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Close every environment; the first fault is raised when all have been closed."""
+        self.closed = True
+        fault = close_all(self.chunks)
+        if fault is not None:
+            raise fault

@@ -1,0 +1,67 @@
+"""Spaces as plain data, so that a run folder says what its policy sees and does without any environment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+
+def space_to_data(space: spaces.Space[Any]) -> dict[str, Any]:
+    """A space as JSON-ready data.
+
+    >>> space_to_data(spaces.Box(-np.inf, np.inf, (2,)))
+    {'kind': 'Box', 'shape': [2], 'dtype': 'float32', 'low': '-inf', 'high': 'inf'}
+    """
+    if isinstance(space, spaces.Dict):
+        return {"kind": "Dict", "parts": {str(key): space_to_data(part) for key, part in space.spaces.items()}}
+    if isinstance(space, spaces.Tuple):
+        return {"kind": "Tuple", "parts": [space_to_data(part) for part in space.spaces]}
+    if isinstance(space, spaces.Discrete):
+        return {"kind": "Discrete", "n": int(space.n), "start": int(space.start)}
+    if isinstance(space, spaces.MultiDiscrete):
+        return {"kind": "MultiDiscrete", "nvec": space.nvec.tolist(), "start": space.start.tolist()}
+    if isinstance(space, spaces.MultiBinary):
+        return {"kind": "MultiBinary", "shape": list(space.shape)}
+    if isinstance(space, spaces.Box):
+        return {
+            "kind": "Box",
+            "shape": list(space.shape),
+            "dtype": str(space.dtype),
+            "low": _bound(space.low),
+            "high": _bound(space.high),
+        }
+    raise TypeError(f"a space of type {type(space).__name__} cannot be written down: {space}")
+
+
+def space_from_data(data: dict[str, Any]) -> spaces.Space[Any]:
+    """The inverse of `space_to_data`."""
+    kind = data["kind"]
+    if kind == "Dict":
+        return spaces.Dict({key: space_from_data(part) for key, part in data["parts"].items()})
+    if kind == "Tuple":
+        return spaces.Tuple([space_from_data(part) for part in data["parts"]])
+    if kind == "Discrete":
+        return spaces.Discrete(data["n"], start=data["start"])
+    if kind == "MultiDiscrete":
+        return spaces.MultiDiscrete(np.array(data["nvec"]), start=np.array(data["start"]))
+    if kind == "MultiBinary":
+        return spaces.MultiBinary(data["shape"])
+    if kind == "Box":
+        dtype, shape = np.dtype(data["dtype"]), tuple(data["shape"])
+        low, high = (_unbound(data[side], shape, dtype) for side in ("low", "high"))
+        return spaces.Box(low, high, shape, dtype)  # type: ignore[arg-type]
+    raise ValueError(f"unknown space kind {kind!r}")
+
+
+def _bound(array: np.ndarray[Any, Any]) -> Any:
+    """One value where all are equal, else a nested list; infinities as text, since JSON has none."""
+    flat = [str(v) if isinstance(v, float) and not np.isfinite(v) else v for v in array.ravel().tolist()]
+    return flat[0] if flat and all(v == flat[0] for v in flat) else flat
+
+
+def _unbound(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    values = [float(v) if isinstance(v, str) else v for v in (value if isinstance(value, list) else [value])]
+    array = np.array(values, dtype)
+    return np.full(shape, array[0], dtype) if len(values) == 1 else array.reshape(shape)

@@ -1,0 +1,179 @@
+"""The other side of `process`: a process that owns some environments and steps them when told to.
+
+The protocol is one byte each way for a step (which slice; done), over a socket pair. Everything else
+(reset, replay, close, a call, a fault, infos) is the byte and a length-prefixed frame of plain data; only what
+the user hands over on purpose (factories, reset options, arguments of `call`) is cloudpickled, and never in `step`.
+
+A worker begins with HELLO: either "build environment 0 and tell me its spaces" or nothing; then it gets the shared
+memory as a descriptor over the same socket, builds all its environments and says DONE.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any
+
+import cloudpickle
+import gymnasium as gym
+
+from shoal.vector.block import Block, SharedMemory
+from shoal.vector.chunk import Chunk, Infos, as_fault, close_all, first_environment
+from shoal.vector.errors import EnvFault
+from shoal.vector.frames import DONE, fault_to_data, pack, read_payload, send_frame
+from shoal.vector.seeding import Stream
+
+RESET, REPLAY, CALL, CLOSE, STEP = 0, 1, 2, 3, 16  # a byte >= STEP steps slice (byte - STEP)
+
+
+class _Leave(BaseException):
+    """The owner closed the batch and sent SIGTERM: unwind, out of whatever the environment is doing."""
+
+
+def run(
+    connection: socket.socket, first: int, job: bytes, die_with_starter: bool, close_first: Sequence[int] = ()
+) -> None:
+    """Main of the worker whose lowest environment is `first`. `job` is a cloudpickled dict: factories and options."""
+    for fd in close_first:  # under fork: the parent's ends of the sockets of our siblings
+        os.close(fd)
+    # Ctrl-C and a SIGTERM to the whole group are the parent's to answer. Handlers, not SIG_IGN: a program that an
+    # environment starts would inherit that.
+    signal.signal(signal.SIGINT, _nothing)
+    signal.signal(signal.SIGTERM, _nothing)
+    _die_with_parent(connection, die_with_starter)
+    try:
+        options = cloudpickle.loads(job)
+        first_env = None
+        if options["scout"]:
+            first_env = first_environment(options["parts"][0][1][0])
+            send_frame(connection, {"spaces": _spaces(first_env)})
+        options |= cloudpickle.loads(read_payload(connection))
+        _, fds, _, _ = socket.recv_fds(connection, 1, 1)
+        memory = SharedMemory(options["memory_size"], fds[0])
+        block = Block(
+            options["num_envs"], options["observation_space"], options["action_space"], options["workers"], memory
+        )
+        signal.signal(signal.SIGTERM, _leave_if_closing(block))
+        chunks = [
+            Chunk(
+                factories,
+                start,
+                block,
+                stream=Stream(options["stream"]),
+                restart=options["restart"],
+                max_restarts=options["max_restarts"],
+                check_finite=options["check_finite"],
+                worker=options["worker"],
+                first_env=first_env if part == 0 else None,
+            )
+            for part, (start, factories) in enumerate(options["parts"])
+        ]
+        gc.freeze()  # what lives now lives for ever: keep the collector from walking it
+        connection.sendall(DONE)
+        _serve(connection, chunks)
+    except EnvFault as fault:
+        send_frame(connection, {"error": fault_to_data(fault)})
+    except (BrokenPipeError, ConnectionResetError, _Leave):
+        pass  # the parent is gone, or does not listen any more
+    except BaseException as error:
+        send_frame(connection, {"error": fault_to_data(as_fault(error, "in a worker", first, None, None))})
+    finally:
+        connection.close()
+
+
+def _serve(connection: socket.socket, chunks: list[Chunk]) -> None:
+    fd = connection.fileno()
+    while True:
+        command = os.read(fd, 1)
+        if not command:
+            return  # the parent closed its end
+        code = command[0]
+        if code >= STEP:
+            chunk = chunks[code - STEP]
+            infos = chunk.step()
+            if not infos and not chunk.faults:
+                os.write(fd, DONE)
+                continue
+            send_frame(connection, _news(infos, chunk))
+        elif code == RESET:
+            options = cloudpickle.loads(read_payload(connection))
+            everything: list[Any] = [entry for chunk in chunks for entry in chunk.reset(options)]
+            send_frame(connection, _news(everything, *chunks))
+        elif code == REPLAY:
+            part, local, episode, actions = cloudpickle.loads(read_payload(connection))
+            followed = chunks[part].replay(local, episode, actions)
+            send_frame(connection, {"followed": followed, **_news([], *chunks)})
+        elif code == CALL:
+            send_frame(connection, _call(chunks, *cloudpickle.loads(read_payload(connection))))
+        else:
+            fault = close_all(chunks)
+            send_frame(connection, {"error": fault_to_data(fault)} if fault else {})
+            return
+
+
+def _call(chunks: list[Chunk], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """A mistake in a call is the caller's: it is told, and the worker goes on."""
+    try:
+        values = [value for chunk in chunks for value in chunk.call(name, args, kwargs)]
+        return {"value": cloudpickle.dumps(values)}
+    except EnvFault as fault:
+        return {"mistake": fault_to_data(fault)}
+    except Exception as error:  # the values cannot be pickled
+        return {"mistake": fault_to_data(as_fault(error, f"in call({name!r})", chunks[0].first, None, None))}
+
+
+def _news(infos: Infos, *chunks: Chunk) -> dict[str, Any]:
+    dropped: set[str] = set()
+    packed = [(i, pack(info, dropped), pack(final, dropped)) for i, info, final in infos]
+    faults = [fault_to_data(fault) for chunk in chunks for fault in chunk.faults]
+    for chunk in chunks:
+        chunk.faults = []
+    return {"infos": packed, "faults": faults, "dropped": sorted(dropped)}
+
+
+def _spaces(env: gym.Env[Any, Any]) -> bytes:
+    """What the parent must know of the environments, since it builds none itself."""
+    known = {"observation_space": env.observation_space, "action_space": env.action_space, "metadata": env.metadata}
+    try:
+        return bytes(cloudpickle.dumps({**known, "spec": env.spec}))
+    except Exception:  # a spec may hold anything; the batch works without it
+        return bytes(cloudpickle.dumps({**known, "metadata": {}, "spec": None}))
+
+
+# -- signals and the parent's death ----------------------------------------------------------------
+
+
+def _nothing(number: int, frame: FrameType | None) -> None:
+    return None
+
+
+def _leave_if_closing(block: Block) -> Any:
+    def handle(number: int, frame: FrameType | None) -> None:
+        if block.closing[0]:
+            raise _Leave
+
+    return handle
+
+
+def _die_with_parent(connection: socket.socket, die_with_starter: bool) -> None:
+    """End this process when the parent is gone, even if it is inside an environment then."""
+    if sys.platform == "linux" and die_with_starter:
+        # PR_SET_PDEATHSIG: works even while an environment holds the GIL. It means the death of the thread that
+        # started us, so it is asked for only where that thread lives as long as the parent.
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    poll = select.poll()
+    poll.register(connection.fileno(), 0)  # no events asked for: wakes for a hang-up only
+
+    def watch() -> None:
+        poll.poll()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True, name="shoal-watch-parent").start()

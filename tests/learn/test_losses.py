@@ -1,0 +1,125 @@
+"""The pure functions of PPO against hand-worked numbers."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from shoal.learn.ppo import MAX_LOG_RATIO, minibatches, normalised, policy_loss, schedule, value_loss
+
+
+def logs(*probabilities: float) -> torch.Tensor:
+    return torch.tensor(probabilities).log()
+
+
+def test_policy_loss_by_hand() -> None:
+    """Ratios 1.5 and 0.5 against advantages of both signs, clip 0.2."""
+    new, old = logs(0.3, 0.3, 0.1, 0.1), logs(0.2, 0.2, 0.2, 0.2)  # ratios 1.5, 1.5, 0.5, 0.5
+    advantages = torch.tensor([1.0, -1.0, 1.0, -1.0])
+    loss, _, clipped = policy_loss(new, old, advantages, 0.2)
+    # min(1.5, 1.2), min(-1.5, -1.2), min(0.5, 0.8), min(-0.5, -0.8)
+    assert float(loss) == pytest.approx(-(1.2 - 1.5 + 0.5 - 0.8) / 4)
+    assert float(clipped) == 1.0
+
+
+def test_policy_loss_of_the_behaviour_policy_is_the_policy_gradient() -> None:
+    """Where nothing has changed the loss is minus the mean advantage and its gradient that of -A log p."""
+    log_probs = logs(0.2, 0.5).requires_grad_()
+    advantages = torch.tensor([2.0, -1.0])
+    loss, kl, clipped = policy_loss(log_probs, log_probs.detach(), advantages, 0.2)
+    loss.backward()
+    assert loss.item() == pytest.approx(-0.5)
+    assert log_probs.grad.tolist() == pytest.approx([-1.0, 0.5])
+    assert float(kl) == float(clipped) == 0.0
+
+
+def test_clipped_samples_give_no_gradient() -> None:
+    """A ratio beyond the clip range in the direction of its advantage is left alone."""
+    log_probs = logs(0.3, 0.1).requires_grad_()
+    loss, _, _ = policy_loss(log_probs, logs(0.2, 0.2), torch.tensor([1.0, -1.0]), 0.2)
+    loss.backward()
+    assert log_probs.grad.tolist() == [0.0, 0.0]
+
+
+def test_kl_is_of_old_from_new() -> None:
+    """Actions drawn in exact proportion to the old policy give KL(old || new), not its reverse."""
+    old, new = (0.5, 0.25, 0.25), (0.125, 0.625, 0.25)
+    drawn = [0, 0, 1, 2]
+    _, kl, _ = policy_loss(logs(*(new[a] for a in drawn)), logs(*(old[a] for a in drawn)), torch.zeros(4), 0.2)
+    assert float(kl) == pytest.approx(sum(p * math.log(p / q) for p, q in zip(old, new, strict=True)), rel=1e-5)
+    assert float(kl) != pytest.approx(sum(q * math.log(q / p) for p, q in zip(old, new, strict=True)), rel=0.05)
+
+
+@pytest.mark.parametrize("distance", [1e3, -1e3])
+@pytest.mark.parametrize("advantage", [1.0, -1.0])
+def test_a_huge_log_ratio_stays_finite(distance: float, advantage: float) -> None:
+    """A log-ratio of 1,000 gives a finite loss, KL and gradient (FAULTS row 21)."""
+    log_probs = torch.tensor([distance, 0.0], requires_grad=True)
+    loss, kl, _ = policy_loss(log_probs, torch.zeros(2), torch.tensor([advantage, 1.0]), 0.2)
+    loss.backward()
+    assert math.isfinite(loss.item())
+    assert math.isfinite(float(kl))
+    assert torch.isfinite(log_probs.grad).all()
+    assert abs(loss.item()) <= math.exp(MAX_LOG_RATIO)
+
+
+def test_value_loss_by_hand() -> None:
+    """Half the mean square; with a clip the worse of the plain and the clipped error counts."""
+    values, targets, old = torch.tensor([2.0, 0.5]), torch.tensor([1.0, 1.0]), torch.tensor([0.0, 0.0])
+    assert float(value_loss(values, targets, old, None)) == pytest.approx(0.5 * (1 + 0.25) / 2)
+    # Clipped to 0.2: estimates 0.2 and 0.2, errors 0.64 and 0.64; plain errors 1 and 0.25.
+    assert float(value_loss(values, targets, old, 0.2)) == pytest.approx(0.5 * (1 + 0.64) / 2)
+
+
+def test_value_clip_stops_the_gradient_of_a_far_estimate() -> None:
+    """An estimate that moved beyond the clip range towards its target is not pushed on."""
+    values = torch.tensor([0.9], requires_grad=True)
+    value_loss(values, torch.tensor([1.0]), torch.tensor([0.0]), 0.2).backward()
+    assert values.grad.tolist() == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("constant", [4, 4, 4]), ("linear", [4, 3, 2]), ("cosine", [4, 3, 2])],
+)
+def test_schedules_at_start_middle_and_end(name, expected) -> None:
+    """From start to end, half-way in the middle, held outside."""
+    assert [schedule(name, 4.0, 2.0, p) for p in (0.0, 0.5, 1.0)] == pytest.approx(expected)
+    assert schedule(name, 4.0, 2.0, 7.0) == pytest.approx(expected[2])
+    assert schedule(name, 4.0, 2.0, -1.0) == pytest.approx(expected[0])
+
+
+def test_cosine_is_flat_at_both_ends() -> None:
+    """A quarter of the way the cosine has gone less than the line, three quarters of the way more."""
+    assert schedule("cosine", 1.0, 0.0, 0.25) == pytest.approx(0.5 + math.sqrt(0.125))
+    assert schedule("cosine", 1.0, 0.0, 0.75) == pytest.approx(0.5 - math.sqrt(0.125))
+
+
+def test_normalised_advantages_have_mean_0_and_spread_1() -> None:
+    """Over the whole batch."""
+    advantages, done = normalised(torch.tensor([1.0, 2.0, 3.0, 6.0]))
+    assert done
+    assert float(advantages.mean()) == pytest.approx(0, abs=1e-6)
+    assert float(advantages.std()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("advantages", [[3.0], [2.0, 2.0, 2.0], [float("nan"), 1.0], []])
+def test_advantages_without_spread_stay_as_they_are(advantages) -> None:
+    """One sample, equal samples, or a spread that is not a number: nothing is divided."""
+    given = torch.tensor(advantages)
+    result, done = normalised(given)
+    assert not done
+    assert result is given
+
+
+@pytest.mark.parametrize(("size", "most", "sizes"), [(10, 4, [4, 3, 3]), (8, 4, [4, 4]), (3, 100, [3]), (1, 1, [1])])
+def test_minibatches_hold_every_row_once(size, most, sizes) -> None:
+    """Equal parts, no row twice, none left out, another order each time."""
+    generator = torch.Generator().manual_seed(1)
+    parts = list(minibatches(size, most, generator))
+    assert sorted((len(part) for part in parts), reverse=True) == sizes
+    assert sorted(torch.cat(parts).tolist()) == list(range(size))
+    if size == 10:
+        assert torch.cat(list(minibatches(size, most, generator))).tolist() != torch.cat(parts).tolist()

@@ -1,0 +1,97 @@
+"""Running statistics against NumPy on everything at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shoal.learn.normalise import RewardScale, RunningMoments
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    sizes=st.lists(st.integers(0, 20), min_size=1, max_size=6).filter(any),
+    offset=st.sampled_from([0.0, 1e3, -1e5]),
+)
+def test_moments_equal_numpy_on_the_concatenated_data(seed, sizes, offset) -> None:
+    """However the data is cut into batches, empty ones included."""
+    data = np.random.default_rng(seed).normal(offset, 2.0, (sum(sizes), 3)).astype(np.float32)
+    moments = RunningMoments((3,))
+    for batch in np.split(data, np.cumsum(sizes)[:-1]):
+        moments.update(batch)
+    np.testing.assert_allclose(moments.mean, data.mean(0, np.float64), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(moments.var, data.var(0, np.float64), rtol=1e-6, atol=1e-9)
+    assert moments.count == len(data)
+
+
+def test_moments_come_back_from_their_state() -> None:
+    """A copy goes on to the same bits, and does not share memory."""
+    rng = np.random.default_rng(0)
+    one, other = RunningMoments((2,)), RunningMoments((2,))
+    one.update(rng.normal(size=(5, 2)))
+    other.set_state(one.state())
+    more = rng.normal(size=(7, 2))
+    one.update(more)
+    assert other.count == 5
+    other.update(more)
+    assert np.array_equal(one.mean, other.mean)
+    assert np.array_equal(one.var, other.var)
+
+
+def reference_returns(rewards: np.ndarray, ended: np.ndarray, gamma: float) -> np.ndarray:
+    """Running discounted returns, one environment at a time."""
+    seen = np.zeros(rewards.shape)
+    for env in range(rewards.shape[1]):
+        total = 0.0
+        for t in range(len(rewards)):
+            total = total * gamma + rewards[t, env]
+            seen[t, env] = total
+            total = 0.0 if ended[t, env] else total
+    return seen
+
+
+def test_rewards_are_scaled_by_the_spread_of_the_running_return() -> None:
+    """Over two rollouts, with episode ends and with rows that do not count."""
+    rng = np.random.default_rng(1)
+    rewards = rng.normal(1, 3, (20, 3)).astype(np.float32)
+    ended, valid = rng.random((20, 3)) < 0.2, rng.random((20, 3)) < 0.8
+    scale = RewardScale(3, 0.9)
+    first = scale.scale(rewards[:8], ended[:8], valid[:8])
+    second = scale.scale(rewards[8:], ended[8:], valid[8:])
+    seen = reference_returns(rewards, ended, 0.9)
+    np.testing.assert_allclose(first, rewards[:8] / np.sqrt(seen[:8][valid[:8]].var() + 1e-8), rtol=1e-5)
+    np.testing.assert_allclose(second, rewards[8:] / np.sqrt(seen[valid].var() + 1e-8), rtol=1e-5)
+    assert first.dtype == np.float32
+
+
+def test_an_episodes_end_cuts_the_running_return() -> None:
+    """What came before an end is forgotten at once."""
+    scale = RewardScale(1, 1.0)
+    scale.scale(np.array([[5.0], [5.0]], np.float32), np.array([[False], [True]]), np.ones((2, 1), bool))
+    assert scale.returns.tolist() == [0.0]
+    scale.scale(np.array([[2.0]], np.float32), np.array([[False]]), np.ones((1, 1), bool))
+    assert scale.returns.tolist() == [2.0]
+
+
+@pytest.mark.parametrize("rewards", [[[3.0]], [[3.0, 3.0], [3.0, 3.0]], [[0.0, 0.0]]])
+def test_rewards_without_spread_stay_as_they_are(rewards) -> None:
+    """One sample or equal returns must not be blown up by the guard against a division by zero."""
+    given_ = np.array(rewards, np.float32)
+    ended = np.ones(given_.shape, bool)
+    assert RewardScale(given_.shape[1], 0.9).scale(given_, ended, ended).tolist() == rewards
+
+
+def test_reward_scale_comes_back_from_its_state() -> None:
+    """The unfinished returns go with it, unless the environments are others."""
+    rng = np.random.default_rng(2)
+    rewards, ended, valid = rng.normal(size=(4, 2)), np.zeros((4, 2), bool), np.ones((4, 2), bool)
+    one, same, other = (RewardScale(2, 0.9) for _ in range(3))
+    one.scale(rewards, ended, valid)
+    same.set_state(one.state())
+    other.set_state(one.state(), same_envs=False)
+    assert np.array_equal(same.returns, one.returns)
+    assert other.returns.tolist() == [0.0, 0.0]
+    assert np.array_equal(same.scale(rewards, ended, valid), one.scale(rewards, ended, valid))

@@ -1,0 +1,144 @@
+"""The commands as a user types them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shoal import cli
+
+SMALL = ["--num-envs", "4", "--rollout-steps", "32", "--backend", "serial", "--minibatch-size", "64"]
+
+
+def run(*args: str, code: int = 0) -> None:
+    """Call the command line in this process and check its exit code."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main(list(args))
+    assert (ended.value.code or 0) == code
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny finished run."""
+    root = tmp_path_factory.mktemp("runs")
+    run("train", "CartPole-v1", *SMALL, "--steps", "512", "--runs-dir", str(root), "--name", "tiny")
+    return root / "tiny"
+
+
+def last_json(text: str) -> dict:
+    return json.loads(text.strip().splitlines()[-1])
+
+
+def test_train_prints_where_it_is_and_what_to_type_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """After a run the person knows the folder, the page and the next command."""
+    run("train", "CartPole-v1", *SMALL, "--steps", "256", "--save-dir", str(tmp_path), "--name", "a")
+    out = capsys.readouterr().out
+    assert "finished: budget of 256 steps spent" in out
+    assert f"shoal evaluate {tmp_path / 'a'}" in out
+    assert (tmp_path / "a" / "report.html").exists()
+    assert (tmp_path / "a" / "figures" / "curves.svg").exists()
+
+
+def test_both_spellings_of_familiar_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--n-envs, --lr, --num-episodes and --checkpoint-dir mean what people expect."""
+    flags = ["--n-envs", "2", "--lr=0.01", "--num-episodes", "3", "--checkpoint-dir", str(tmp_path)]
+    run("train", "CartPole-v1", *flags, "--rollout_steps", "32", "--backend", "serial", "--name", "b", "--json")
+    config = json.loads((tmp_path / "b" / "config.json").read_text())
+    assert config["vector"]["num_envs"] == 2
+    assert config["ppo"]["learning_rate"] == 0.01
+    assert config["run"]["episodes"] == 3
+    assert config["run"]["steps"] is None
+    assert last_json(capsys.readouterr().out)["episodes"] >= 3
+
+
+def test_evaluate_gives_both_modes_with_intervals(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--json ends with one object that holds the means, their intervals and every return."""
+    run("evaluate", str(trained), "--episodes", "5", "--json")
+    result = last_json(capsys.readouterr().out)
+    for mode in ("deterministic", "sampled"):
+        assert len(result[mode]["returns"]) == 5
+        assert result[mode]["low"] <= result[mode]["mean"] <= result[mode]["high"]
+    run("evaluate", str(trained), "--episodes", "5")
+    assert "95 % interval" in capsys.readouterr().out
+
+
+def test_evaluate_is_reproducible(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same evaluation twice gives the same returns, sampled ones too; another seed gives others."""
+    results = []
+    for seed in ("7", "7", "8"):
+        run("evaluate", str(trained), "--episodes", "4", "--seed", seed, "--json")
+        results.append(last_json(capsys.readouterr().out)["sampled"]["returns"])
+    assert results[0] == results[1] != results[2]
+
+
+def test_resume_goes_on_and_refuses_another_run(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A resumed run may get more budget, but not another learning rate."""
+    run("train", "--resume", str(trained), "--lr", "0.5", code=2)
+    assert "start a new run" in capsys.readouterr().err
+    run("train", "--resume", str(trained), "--steps", "1024", "--json")
+    assert last_json(capsys.readouterr().out)["steps"] == 1024
+
+
+def test_report_can_be_written_again(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`shoal report RUN` rewrites the page."""
+    (trained / "report.html").unlink()
+    run("report", str(trained))
+    assert (trained / "report.html").exists()
+
+
+def test_tasks_lists_what_ships(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every listed task is one that Gymnasium knows."""
+    import gymnasium as gym
+
+    run("tasks", "--json")
+    names = [row["task"] for row in last_json(capsys.readouterr().out)["tasks"]]
+    assert "CartPole-v1" in names
+    assert all(name in gym.registry for name in names)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["trian"], "did you mean 'train'"),
+        (["train", "CartPol-v1"], "CartPole-v1"),
+        (["train", "CartPole-v1", "--nun-envs", "3"], "--num-envs"),
+        (["train", "CartPole-v1", "--num-envs", "0"], "at least 1"),
+        (["train", "CartPole-v1", "--gamma", "1.5"], "at most 1"),
+        (["train", "CartPole-v1", "--steps", "5", "--epochs", "5"], "one budget"),
+        (["train", "CartPole-v1", "--env-kwargs", "{"], "JSON"),
+        (["train", "CartPole-v1", "--name", "../x"], "not allowed"),
+        (["train", "CartPole-v1", "--backend", "compiled"], "not a compiled environment"),
+        (["train", "CartPole-v1", "--num-envs", "100000000"], "environments would fit"),
+        (["train", "CartPole-v1", "--track", "comet"], "tensorboard"),
+        (["train", "--resume", "nothing-there"], "no run"),
+        (["evaluate", "nothing-there"], "no run"),
+        (["evaluate"], "--run"),
+        (["bench", "nothing"], "vector"),
+    ],
+)
+def test_wrong_usage_names_the_cure(args: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A wrong command exits with 2 and says what to do, without a traceback."""
+    if args[0] == "train" and "--resume" not in args:
+        args = [*args, "--runs-dir", str(tmp_path)]
+    run(*args, code=2)
+    printed = " ".join("".join(capsys.readouterr()).replace("│", " ").split())  # messages may be wrapped in a box
+    assert said in printed
+    assert "Traceback" not in printed
+
+
+def test_import_is_light() -> None:
+    """`import shoal` touches neither torch nor numba nor matplotlib; `shoal --help` works."""
+    code = "import shoal, sys; print([m for m in ('torch', 'numba', 'matplotlib') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    helped = subprocess.run([sys.executable, "-m", "shoal.cli", "train", "--help"], capture_output=True, text=True, check=True)
+    assert "--num-envs" in helped.stdout
+
+
+def test_verbs_can_be_called_whatever_was_imported_before() -> None:
+    """`shoal.train(...)` works although train.py is a module of the same name."""
+    code = "import shoal, shoal.train; from shoal.evaluate import interval; assert callable(shoal.train) and callable(shoal.evaluate)"
+    subprocess.run([sys.executable, "-c", code], check=True)
