@@ -40,7 +40,9 @@ def test_multi_categorical_equals_torch() -> None:
     expected = sum(part.log_prob(actions[:, i]) for i, part in enumerate(parts))
     torch.testing.assert_close(kind.log_prob(params, actions), expected)
     torch.testing.assert_close(kind.entropy(params), sum(part.entropy() for part in parts))
-    assert kind.mode(params).tolist() == [list(row) for row in zip(*(p.probs.argmax(-1).tolist() for p in parts), strict=True)]
+    assert kind.mode(params).tolist() == [
+        list(row) for row in zip(*(p.probs.argmax(-1).tolist() for p in parts), strict=True)
+    ]
 
 
 def test_gaussian_equals_torch() -> None:
@@ -97,7 +99,10 @@ def test_entropy_under_a_mask_counts_legal_actions_only() -> None:
     logits = torch.zeros((1, 4), requires_grad=True)
     entropy = kind.entropy(kind.mask(logits, torch.tensor([[True, True, False, False]])))
     assert float(entropy.detach()) == pytest.approx(np.log(2))
-    (entropy.sum() + kind.log_prob(kind.mask(logits, torch.tensor([[True, True, False, False]])), torch.tensor([0])).sum()).backward()
+    (
+        entropy.sum()
+        + kind.log_prob(kind.mask(logits, torch.tensor([[True, True, False, False]])), torch.tensor([0])).sum()
+    ).backward()
     assert torch.isfinite(logits.grad).all()
     assert logits.grad[0, 2:].tolist() == [0.0, 0.0]
 

@@ -171,7 +171,11 @@ def test_slices_fill_the_same_rows_as_lockstep() -> None:
     assert torch.equal(one.actions, other.actions)
     torch.testing.assert_close(one.params, other.params)
     finals = [
-        {(t, int(env)): leaf.tolist() for t, envs, (leaves,) in r.finals for env, leaf in zip(envs, leaves, strict=True)}
+        {
+            (t, int(env)): leaf.tolist()
+            for t, envs, (leaves,) in r.finals
+            for env, leaf in zip(envs, leaves, strict=True)
+        }
         for r in rollouts
     ]
     assert finals[0] == finals[1]
@@ -293,7 +297,14 @@ def test_memory_estimate_is_from_above() -> None:
     """The arrays of a rollout take no more than what was announced."""
     learner = learner_for(vector("serial", masked=True), rollout_steps=64)
     rollout = learner.collector.rollout
-    arrays = [*rollout.observations, rollout.rewards, rollout.terminated, rollout.truncated, rollout.valid, rollout.broken]
+    arrays = [
+        *rollout.observations,
+        rollout.rewards,
+        rollout.terminated,
+        rollout.truncated,
+        rollout.valid,
+        rollout.broken,
+    ]
     used = sum(array.nbytes for array in arrays) + sum(t.nbytes for t in (rollout.actions, rollout.params))
     assert used < Rollout.bytes_needed(64, ENVS, learner.agent.features, learner.agent.kind)
     learner.env.close()
