@@ -68,9 +68,7 @@ EXPLOITS = (
     "SSHBruteForce", "SQLInjection", "HarakaRCE", "FTPDirectoryTraversal",
 )  # fmt: skip
 NUM_EXPLOITS = 8
-ETERNAL_BLUE, BLUE_KEEP, HTTP_RFI, HTTPS_RFI, SSH_BRUTE_FORCE, SQL_INJECTION, HARAKA_RCE, FTP_TRAVERSAL = (
-    range(8)
-)
+ETERNAL_BLUE, BLUE_KEEP, HTTP_RFI, HTTPS_RFI, SSH_BRUTE_FORCE, SQL_INJECTION, HARAKA_RCE, FTP_TRAVERSAL = range(8)
 # Red prefers the first of these that it believes possible.
 _RANKED = (
     FTP_TRAVERSAL, HARAKA_RCE, SQL_INJECTION, HTTPS_RFI,

@@ -110,9 +110,7 @@ def _checked(path: str | Path, name: str, values: np.ndarray, lead: tuple[int, .
     limits = np.iinfo(wanted.base)
     low, high = LIMITS.get(name, (int(limits.min), int(limits.max)))
     if int(values.min()) < low or int(values.max()) > high:
-        raise TraceError(
-            f"{path}: field {name!r} holds {values.min()}..{values.max()}, expected {low}..{high}. {cure}"
-        )
+        raise TraceError(f"{path}: field {name!r} holds {values.min()}..{values.max()}, expected {low}..{high}. {cure}")
     return values
 
 
