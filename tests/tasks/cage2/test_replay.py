@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,9 @@ def test_a_change_in_any_field_is_found(name: str, meander: Path, tmp_path: Path
     if name in COMPARED and name != "detected":
         assert report.first.step == 40
         assert name in report.first.fields
-    text = "\n".join(replay_lines(replay_command([tmp_path / "altered.npz"])))
+    found = replay_command([tmp_path / "altered.npz"])
+    assert json.loads(json.dumps(found, allow_nan=False))["mismatches"] == report.mismatches
+    text = "\n".join(replay_lines(found))
     assert "first mismatch" in text
     assert "recorded" in text
 
