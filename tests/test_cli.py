@@ -120,7 +120,9 @@ def test_tasks_lists_what_ships(capsys: pytest.CaptureFixture[str]) -> None:
         (["bench", "nothing"], "vector"),
     ],
 )
-def test_wrong_usage_names_the_cure(args: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_names_the_cure(
+    args: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A wrong command exits with 2 and says what to do, without a traceback."""
     if args[0] == "train" and "--resume" not in args:
         args = [*args, "--runs-dir", str(tmp_path)]
@@ -133,8 +135,12 @@ def test_wrong_usage_names_the_cure(args: list[str], said: str, tmp_path: Path, 
 def test_import_is_light() -> None:
     """`import shoal` touches neither torch nor numba nor matplotlib; `shoal --help` works."""
     code = "import shoal, sys; print([m for m in ('torch', 'numba', 'matplotlib') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
-    helped = subprocess.run([sys.executable, "-m", "shoal.cli", "train", "--help"], capture_output=True, text=True, check=True)
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    )
+    helped = subprocess.run(
+        [sys.executable, "-m", "shoal.cli", "train", "--help"], capture_output=True, text=True, check=True
+    )
     assert "--num-envs" in helped.stdout
 
 

@@ -28,7 +28,14 @@ class Tags(HTMLParser):
 def make(tmp_path: Path, rows: int) -> Run:
     run = Run.create(tmp_path, "r", to_dict(TrainConfig(task=HOSTILE)), f"shoal train {HOSTILE}", "task")
     for epoch in range(1, rows + 1):
-        run.append({"epoch": epoch, "steps": 10 * epoch, "episodes": epoch, "return/mean_100": None if epoch == 1 else 1.0 * epoch})
+        run.append(
+            {
+                "epoch": epoch,
+                "steps": 10 * epoch,
+                "episodes": epoch,
+                "return/mean_100": None if epoch == 1 else 1.0 * epoch,
+            }
+        )
     run.note({"event": "restart", "text": HOSTILE})
     run.set_status("failed", HOSTILE)
     return run

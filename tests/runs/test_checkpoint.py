@@ -69,9 +69,7 @@ def test_round_trip_of_every_kind(tmp_path: Path) -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(
-    array=st.sampled_from(DTYPES).flatmap(lambda d: hnp.arrays(d, hnp.array_shapes(min_dims=0, min_side=0)))
-)
+@given(array=st.sampled_from(DTYPES).flatmap(lambda d: hnp.arrays(d, hnp.array_shapes(min_dims=0, min_side=0))))
 def test_any_array_survives_packing(array: np.ndarray) -> None:
     """Whatever the dtype, shape and byte order, packing and unpacking is the identity."""
     import io
@@ -193,9 +191,7 @@ def test_newer_schema_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         patch.setattr(manifest, "SCHEMA", 7)
         patch.setattr(manifest, "shoal_version", lambda: "9.8.7")
         save(tmp_path, 2, {}, {})
-    with pytest.raises(
-        CheckpointError, match=r"written by 'shoal 9\.8\.7' with checkpoint schema 7.*upgrade"
-    ):
+    with pytest.raises(CheckpointError, match=r"written by 'shoal 9\.8\.7' with checkpoint schema 7.*upgrade"):
         load_latest(tmp_path)
 
 

@@ -183,9 +183,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     disk = tmp_path / "disk"
     disk.mkdir()
     done = (
-        subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, check=False
-        )
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, check=False)
         if shutil.which("mount")
         else None
     )
@@ -198,9 +196,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_disk_really_full(small_disk: Path) -> None:
     """On a full disk the save fails by name, leaves nothing behind, and the old checkpoint loads."""
     save(small_disk, 1, {"w": np.ones(20_000)}, {})
-    with pytest.raises(
-        CheckpointError, match=r"state\.safetensors: No space left on device \(ENOSPC\).*free"
-    ):
+    with pytest.raises(CheckpointError, match=r"state\.safetensors: No space left on device \(ENOSPC\).*free"):
         save(small_disk, 2, {"w": np.ones(200_000)}, {})
     assert [path.name for path in small_disk.iterdir()] == ["epoch-00000001"]
     assert load_latest(small_disk).tensors["w"].sum() == 20_000

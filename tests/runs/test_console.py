@@ -60,9 +60,7 @@ def test_missing_values_and_extra_rows() -> None:
     stream = io.StringIO()
     extra = [("riders [bold]asked[/bold]", "rides/asked", ".1f"), ("odd", "odd", ".1f")]
     console = Console(10, 1, stream, extra=extra)
-    console.log(
-        {"epoch": 1, "rides/asked": 3.14159, "odd": "text", "loss/policy": None, "policy/kl": float("nan")}
-    )
+    console.log({"epoch": 1, "rides/asked": 3.14159, "odd": "text", "loss/policy": None, "policy/kl": float("nan")})
     console.close()
     first, *block = stream.getvalue().splitlines()
     assert "loss - |" in first

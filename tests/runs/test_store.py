@@ -159,12 +159,8 @@ def test_missing_run_suggests_the_nearest(tmp_path: Path) -> None:
 def test_rows_round_trip(tmp_path: Path) -> None:
     """Numbers of any library come back as numbers; NaN and infinities as null, with their keys named."""
     with make(tmp_path) as run:
-        run.append(
-            {"epoch": 1, "a": np.float32(0.5), "b": np.int64(3), "c": np.array([1, 2]), "d": True, "e": None}
-        )
-        run.append(
-            {"epoch": 2, "x": float("nan"), "y": np.float64("-inf"), "z": [1.0, float("inf")], "t": "ü\n"}
-        )
+        run.append({"epoch": 1, "a": np.float32(0.5), "b": np.int64(3), "c": np.array([1, 2]), "d": True, "e": None})
+        run.append({"epoch": 2, "x": float("nan"), "y": np.float64("-inf"), "z": [1.0, float("inf")], "t": "ü\n"})
         assert run.metrics() == [
             {"epoch": 1, "a": 0.5, "b": 3, "c": [1, 2], "d": True, "e": None},
             {
@@ -227,9 +223,7 @@ def test_truncate_metrics(tmp_path: Path) -> None:
             '{"epoch":1}\n{"epoch" : 2, "a": 0.10}\n{"note": 1}\n{"epoch": 3}\n{"ep'
         )
         assert run.truncate_metrics(2) == 1
-        assert (
-            run.path / "metrics.jsonl"
-        ).read_text() == '{"epoch":1}\n{"epoch" : 2, "a": 0.10}\n{"note": 1}\n'
+        assert (run.path / "metrics.jsonl").read_text() == '{"epoch":1}\n{"epoch" : 2, "a": 0.10}\n{"note": 1}\n'
         run.append({"epoch": 3, "again": True})
         assert run.metrics()[-1] == {"epoch": 3, "again": True}
 
@@ -325,7 +319,5 @@ def test_layer_imports_nothing_above_it() -> None:
         " or n.startswith('shoal.') and not n.startswith('shoal.runs')))"
     )
     environment = {**os.environ, "PYTHONPATH": SOURCE}
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -127,9 +127,7 @@ def test_tensorboard_reads_it_back(run: Run) -> None:
     trackers = make_trackers("tensorboard", run, {"lr": 0.1})
     for epoch in (1, 2):
         for tracker in trackers:
-            tracker.log(
-                {"epoch": epoch, "steps": 64 * epoch, "loss/policy": 0.5 * epoch, "x": float("nan"), "t": "a"}
-            )
+            tracker.log({"epoch": epoch, "steps": 64 * epoch, "loss/policy": 0.5 * epoch, "x": float("nan"), "t": "a"})
     for tracker in trackers:
         tracker.close()
     scalars = read_scalars(run)

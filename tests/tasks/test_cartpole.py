@@ -14,9 +14,7 @@ from shoal.tasks.registration import register
 from shoal.vector.compiled import CompiledVectorEnv
 
 FIELDS = ("x", "x_dot", "angle", "angle_dot")
-STATES = st.tuples(
-    st.floats(-2.4, 2.4), st.floats(-5.0, 5.0), st.floats(-MAX_ANGLE, MAX_ANGLE), st.floats(-5.0, 5.0)
-)
+STATES = st.tuples(st.floats(-2.4, 2.4), st.floats(-5.0, 5.0), st.floats(-MAX_ANGLE, MAX_ANGLE), st.floats(-5.0, 5.0))
 
 
 @pytest.fixture(scope="module")

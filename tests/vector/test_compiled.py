@@ -92,9 +92,7 @@ def assert_same(one, other, rows=slice(None)):
     assert len(one) == len(other)
     for a, b in zip(one, other, strict=True):
         if a.dtype == object:
-            assert [x if x is None else x.tolist() for x in a] == [
-                x if x is None else x.tolist() for x in b[rows]
-            ]
+            assert [x if x is None else x.tolist() for x in a] == [x if x is None else x.tolist() for x in b[rows]]
         else:
             np.testing.assert_array_equal(a, b[rows])
 
@@ -443,9 +441,7 @@ def test_wrong_declarations(changes, message):
         CompiledVectorEnv(variant(**changes), 2)
 
 
-@pytest.mark.parametrize(
-    "arguments", [{"num_envs": 0}, {"num_envs": 2, "threads": 0}, {"num_envs": 2, "threads": "x"}]
-)
+@pytest.mark.parametrize("arguments", [{"num_envs": 0}, {"num_envs": 2, "threads": 0}, {"num_envs": 2, "threads": "x"}])
 def test_wrong_numbers(arguments):
     """Environments and threads are counted from one."""
     with pytest.raises(ValueError, match="expected"):
@@ -556,9 +552,7 @@ envs.close()
 print("inside")
 """
     environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
     assert done.stdout == "inside\n", done.stderr
 
 

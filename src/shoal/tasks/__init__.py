@@ -25,7 +25,7 @@ TASKS = {
             "cage2",
             "defend a network: CybORG's CAGE Challenge 2, compiled and exact",
             make="shoal.tasks.cage2.options:environment",
-            options="shoal.tasks.cage2.options:Options",
+            options="shoal.tasks.cage2.options:Cage2Options",
         ),
         Task("CartPole-v1", "balance a pole; solved at a mean return of 475"),
         Task("Acrobot-v1", "swing a two-link arm up; good at -100"),

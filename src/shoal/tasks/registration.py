@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from shoal.vector.seeding import Stream
     from shoal.vector.single import CompiledSingleEnv
 
-# id -> class; a new compiled environment is one row
+# id -> class, or a function that makes one; a new compiled environment is one row
 COMPILED = {
     "shoal/CartPole-v1": "shoal.tasks.cartpole:CartPole",
     "shoal/GridWorld-v0": "shoal.tasks.gridworld:GridWorld",
+    "shoal/Cage2-v0": "shoal.tasks.cage2.env:make",
 }
 
 

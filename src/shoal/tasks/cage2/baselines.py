@@ -38,10 +38,10 @@ from shoal.vector.rng import below, uniform
 HAND = np.dtype(
     [
         ("memory", MEMORY),
-        ("next", np.int16),
+        ("next", np.int32),
         ("restored", np.int16, (NUM_HOSTS,)),  # decoy-first: the step of a host's last Restore
         ("suspect", np.int32),  # decoy-first: hosts that must hold a shell that monitoring missed
-        ("previous", np.int8),  # decoy-first: where the last event but one showed
+        ("previous", np.int32),  # decoy-first: where the last event but one showed
     ],
     align=True,
 )

@@ -33,9 +33,7 @@ def replay_lines(report: dict[str, Any]) -> list[str]:
         lines.append(f"  fields: {', '.join(first['fields'])}")
         for name, value in first["recorded"].items():
             simulated = first["simulated"][name]
-            lines.append(
-                f"  {' ' if value == simulated else '!'} {name}: recorded {value}, simulated {simulated}"
-            )
+            lines.append(f"  {' ' if value == simulated else '!'} {name}: recorded {value}, simulated {simulated}")
     return lines
 
 
@@ -59,6 +57,4 @@ def score_policy(
     act: Callable[[Any, np.ndarray], np.ndarray], episodes: int = 4000, seed: int = 0, **options: Any
 ) -> dict[str, Any]:
     """The same for any policy; `act` and `options` as in `leaderboard.rollout`."""
-    return leaderboard.summarise(
-        {red: leaderboard.rollout(act, red, episodes, seed, **options) for red in REDS}
-    )
+    return leaderboard.summarise({red: leaderboard.rollout(act, red, episodes, seed, **options) for red in REDS})

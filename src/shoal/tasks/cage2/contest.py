@@ -80,9 +80,7 @@ def number_of(defender: str) -> int:
     return DEFENDERS.index(defender)
 
 
-def play(
-    defender: str, red: str, episodes: int, seed: int = 0, horizons: Sequence[int] = HORIZONS
-) -> np.ndarray:
+def play(defender: str, red: str, episodes: int, seed: int = 0, horizons: Sequence[int] = HORIZONS) -> np.ndarray:
     """Returns of a defender against a red agent: float64[episode, horizon].
 
     Shorter horizons are prefixes of the same episodes, as in the reference (TRACES.md). Episode i depends on

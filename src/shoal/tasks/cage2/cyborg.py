@@ -65,9 +65,7 @@ class CyborgEnv(gym.Env[Any, int]):
         self._steps = self._horizon = 0
         self.red = ""
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Draw red and horizon, begin an episode; info names the red agent."""
         super().reset(seed=seed)
         self.red = REDS[int(self.np_random.choice(len(REDS), p=self.shares))]

@@ -27,7 +27,7 @@ from shoal.vector.seeding import Stream
 
 HORIZONS = (30, 50, 100)  # the challenge's
 MAX_HORIZONS = 8
-MAX_HORIZON = 30_000  # the step counter is an int16
+MAX_HORIZON = 30_000  # memory counts the steps of hosts in int16
 MIX = (0.47, 0.47, 0.06)  # default shares of bline, meander, sleep in red="mixed" (PLAY.md)
 
 PARAMS = np.dtype(
@@ -64,16 +64,14 @@ class Cage2(CompiledEnv):
     ((52,), 145)
     """
 
-    state = np.dtype([("game", STATE), ("horizon", np.int16)], align=True)
+    state = np.dtype([("game", STATE), ("horizon", np.int32)], align=True)
     params = PARAMS
     observation_space: gym.Space[Any] = gym.spaces.Box(0, 1, (PLAIN_FEATURES,), np.uint8)
     action_space: gym.Space[Any] = gym.spaces.Discrete(NUM_ACTIONS)
     check_finite = False  # bits, and rewards that are tenths: there is nothing to check
     features = "cage2-plain-v1"
 
-    def __init__(
-        self, horizon: int | Sequence[int] = 100, red: str = "mixed", mix: Sequence[float] = MIX
-    ) -> None:
+    def __init__(self, horizon: int | Sequence[int] = 100, red: str = "mixed", mix: Sequence[float] = MIX) -> None:
         self.horizons = _checked_horizons(horizon)
         self.shares = _checked_shares(red, mix)
         padded = [*self.horizons, *[1] * (MAX_HORIZONS - len(self.horizons))]
@@ -117,7 +115,7 @@ class Cage2Useful(Cage2):
 class Cage2Memory(Cage2):
     """The 52 bits and what Blue can remember of its observations and actions (table in docs/cage2.md)."""
 
-    state = np.dtype([("game", STATE), ("horizon", np.int16), ("memory", MEMORY)], align=True)
+    state = np.dtype([("game", STATE), ("horizon", np.int32), ("memory", MEMORY)], align=True)
     observation_space: gym.Space[Any] = gym.spaces.Box(0, 1, (MEMORY_FEATURES,), np.uint8)
     features = FEATURES_VERSION
 
@@ -199,9 +197,7 @@ def _checked_horizons(horizon: int | Sequence[int]) -> tuple[int, ...]:
         raise ValueError(f"horizon: expected 1 to {MAX_HORIZONS} numbers of steps, got {len(horizons)}")
     for h in horizons:
         if not 1 <= h <= MAX_HORIZON:
-            raise ValueError(
-                f"horizon: expected 1 to {MAX_HORIZON} steps, got {h}; the challenge uses 30, 50 and 100"
-            )
+            raise ValueError(f"horizon: expected 1 to {MAX_HORIZON} steps, got {h}; the challenge uses 30, 50 and 100")
     return horizons
 
 
@@ -212,8 +208,6 @@ def _checked_shares(red: str, mix: Sequence[float]) -> tuple[float, float, float
         raise ValueError(f"red: expected one of {', '.join(REDS)}, mixed; got {red!r}")
     shares = [float(share) for share in mix]
     if len(shares) != len(REDS) or min(shares) < 0 or not 0 < sum(shares) < float("inf"):
-        raise ValueError(
-            f"mix: expected three shares >= 0 for {', '.join(REDS)} with a sum > 0, got {tuple(mix)}"
-        )
+        raise ValueError(f"mix: expected three shares >= 0 for {', '.join(REDS)} with a sum > 0, got {tuple(mix)}")
     total = sum(shares)
     return shares[0] / total, shares[1] / total, shares[2] / total

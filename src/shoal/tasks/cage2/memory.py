@@ -39,7 +39,7 @@ FEATURES_VERSION = "cage2-memory-v1"
 
 MEMORY = np.dtype(
     [
-        ("now", np.int16),  # steps taken
+        ("now", np.int32),  # steps taken
         ("standing", np.uint8, (NUM_HOSTS,)),  # decoys Blue has standing: exact, it knows which attempts fail
         ("shown", np.uint8, (NUM_HOSTS,)),  # decoys standing when the host last showed a scan
         ("seen_step", np.int16, (NUM_HOSTS,)),  # when the host last showed activity; 0: never
@@ -49,13 +49,13 @@ MEMORY = np.dtype(
         ("exploited_again", np.int32),  # ... since their last Restore
         ("analysed", np.int32),  # hosts analysed since their last activity
         ("cleaned", np.int32),  # hosts that Blue has restored, ever
-        ("event_step", np.int16),  # when anything last showed; 0: never
-        ("event_host", np.int8),  # where; -1: never
-        ("event_activity", np.uint8),
-        ("last_kind", np.int8),  # Blue's last action: a LAST_* code; -1 at the start
-        ("last_host", np.int8),  # its host; -1: none
-        ("wanders", np.uint8),  # two user hosts were scanned: only Meander does that
-        ("direct", np.uint8),  # an exploit showed while fewer than two user hosts had been scanned: B_line
+        ("event_step", np.int32),  # when anything last showed; 0: never
+        ("event_host", np.int32),  # where; -1: never
+        ("event_activity", np.int32),
+        ("last_kind", np.int32),  # Blue's last action: a LAST_* code; -1 at the start
+        ("last_host", np.int32),  # its host; -1: none
+        ("wanders", np.int32),  # two user hosts were scanned: only Meander does that
+        ("direct", np.int32),  # an exploit showed while fewer than two user hosts had been scanned: B_line
     ],
     align=True,
 )

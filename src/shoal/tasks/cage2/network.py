@@ -68,17 +68,20 @@ EXPLOITS = (
     "SSHBruteForce", "SQLInjection", "HarakaRCE", "FTPDirectoryTraversal",
 )  # fmt: skip
 NUM_EXPLOITS = 8
-ETERNAL_BLUE, BLUE_KEEP, HTTP_RFI, HTTPS_RFI, SSH_BRUTE_FORCE, SQL_INJECTION, HARAKA_RCE, FTP_TRAVERSAL = (
-    range(8)
-)
+ETERNAL_BLUE, BLUE_KEEP, HTTP_RFI, HTTPS_RFI, SSH_BRUTE_FORCE, SQL_INJECTION, HARAKA_RCE, FTP_TRAVERSAL = range(8)
 # Red prefers the first of these that it believes possible.
-RANKED_EXPLOITS = np.array(
-    [
-        FTP_TRAVERSAL, HARAKA_RCE, SQL_INJECTION, HTTPS_RFI,
-        HTTP_RFI, ETERNAL_BLUE, BLUE_KEEP, SSH_BRUTE_FORCE,
-    ],
-    np.int32,
+_RANKED = (
+    FTP_TRAVERSAL, HARAKA_RCE, SQL_INJECTION, HTTPS_RFI,
+    HTTP_RFI, ETERNAL_BLUE, BLUE_KEEP, SSH_BRUTE_FORCE,
 )  # fmt: skip
+# int8[set of exploits, place]: the members of a set in that order, -1 beyond the last.
+EXPLOIT_AT = np.array(
+    [
+        ([x for x in _RANKED if members >> x & 1] + [-1] * NUM_EXPLOITS)[:NUM_EXPLOITS]
+        for members in range(1 << NUM_EXPLOITS)
+    ],
+    np.int8,
+)
 TOP_CHOICE = 0.75  # probability of the best-ranked exploit where there are several
 DETECTION = 0.95  # probability that monitoring catches a new shell
 

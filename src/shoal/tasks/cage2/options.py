@@ -1,38 +1,43 @@
-"""The flags of `shoal train cage2`, and the environment that they describe."""
+"""The options of the task as one frozen value: flags of `shoal train cage2`, arguments of its environment."""
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any, Literal
 
 
 @dataclass(frozen=True)
-class Options:
-    """The challenge's own settings."""
+class Cage2Options:
+    """What to defend against, for how long, and what Blue sees."""
 
     horizon: tuple[int, ...] = (30, 50, 100)
-    """Steps of an episode; with several, each episode draws one, so the mean return is a third of the leaderboard's sum."""
-    red: Literal["mixed", "bline", "meander", "sleep"] = "mixed"
-    """The attacker; mixed draws one per episode."""
-    features: Literal["memory", "plain"] = "memory"
-    """plain: the challenge's 52 bits. memory: with what Blue can remember of its observations and actions."""
-    mask: Literal["useful", "none"] = "useful"
-    """useful: actions that can do no good are masked. none: all 145 are allowed."""
+    """Steps of an episode; of several numbers each episode draws one. The challenge scores 30, 50 and 100, so the
+    mean return over these three is a third of a red agent's part of the leaderboard's sum."""
+    red: Literal["bline", "meander", "sleep", "mixed"] = "mixed"
+    """The red agent; mixed draws one per episode."""
+    mix: tuple[float, float, float] = (0.47, 0.47, 0.06)
+    """Shares of bline, meander and sleep in mixed."""
+    features: Literal["plain", "memory"] = "memory"
+    """The 52 bits alone, or with what Blue can remember (docs/cage2.md)."""
+    mask: Literal["none", "useful"] = "useful"
+    """Whether actions that cannot do any good are masked."""
     simulator: Literal["shoal", "cyborg"] = "shoal"
     """shoal: the compiled simulator. cyborg: the real CybORG 2.1, if it is installed (about 250 steps/s a core)."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "horizon", tuple(self.horizon))  # JSON knows lists only
+        for name in ("horizon", "mix"):  # JSON knows lists only
+            object.__setattr__(self, name, tuple(getattr(self, name)))
 
 
 def environment(simulator: str = "shoal", **options: Any) -> Any:
-    """What `make_vec` takes: a CompiledEnv, or a function that makes one real CybORG."""
+    """What `make_vec` takes: a CompiledEnv, or a function that makes one real CybORG environment."""
+    if simulator == "shoal":
+        from shoal.tasks.cage2.env import make
+
+        return make(**options)
     if simulator == "cyborg":
-        from shoal.tasks.cage2.cyborg import CyborgFactory
+        from shoal.tasks.cage2.cyborg import CyborgEnv
 
-        return CyborgFactory(options)
-    if simulator != "shoal":
-        raise ValueError(f"simulator: expected shoal or cyborg, got {simulator!r}")
-    from shoal.tasks.cage2.env import make
-
-    return make(**options)
+        return functools.partial(CyborgEnv, **options)
+    raise ValueError(f"simulator: expected shoal or cyborg, got {simulator!r}")

@@ -16,6 +16,7 @@ from shoal.tasks.cage2.network import (
     ESCALATE,
     ETERNAL_BLUE,
     EXPLOIT,
+    EXPLOIT_AT,
     FAILED,
     FTP_TRAVERSAL,
     GENUINE,
@@ -25,7 +26,6 @@ from shoal.tasks.cage2.network import (
     IMPACT,
     LINKED,
     NO_SERVICE,
-    NUM_EXPLOITS,
     OP_SERVER0,
     OPERATIONAL_SUBNET,
     P21,
@@ -37,7 +37,6 @@ from shoal.tasks.cage2.network import (
     P3389,
     P3390,
     PRIVILEGED_SHELL,
-    RANKED_EXPLOITS,
     REFUSES,
     SCAN,
     SQL_INJECTION,
@@ -90,24 +89,13 @@ def exploit_candidates(ports: int) -> int:
     return found
 
 
-def ranked_exploit(candidates: int, place: int) -> Any:
-    """The candidate at a place of red's ranking (0: the one it prefers); -1 beyond the last."""
-    for i in range(NUM_EXPLOITS):
-        exploit = RANKED_EXPLOITS[i]
-        if candidates >> exploit & 1:
-            if place == 0:
-                return exploit
-            place -= 1
-    return -1
-
-
 def draw_exploit(s: Any, rng: Any, host: int) -> Any:
     """Draw red's exploit against a host; -1 where it knows none."""
     candidates = exploit_candidates(s.red_ports[host])
     number = count_bits(candidates)
     if number < 2 or chance(rng, TOP_CHOICE):
-        return ranked_exploit(candidates, 0)
-    return ranked_exploit(candidates, 1 + below(rng, number - 1))
+        return EXPLOIT_AT[candidates, 0]
+    return EXPLOIT_AT[candidates, 1 + below(rng, number - 1)]
 
 
 def draw_detection(rng: Any) -> int:

@@ -38,7 +38,8 @@ from shoal.tasks.cage2.red import (
     red_act,
 )
 
-# One environment. Host sets are integers with bit h set; results are FAILED, SUCCEEDED, UNKNOWN.
+# One environment. Host sets are integers with bit h set; results are FAILED, SUCCEEDED, UNKNOWN. Numbers
+# that enter arithmetic are int32: in plain Python NumPy makes 1 << int8 an int8.
 STATE = np.dtype(
     [
         # the network
@@ -47,39 +48,39 @@ STATE = np.dtype(
         ("privileged", np.int32),
         ("malware", np.int32),
         ("decoys", np.uint8, (NUM_HOSTS,)),  # set of decoys per host
-        ("ot_running", np.uint8),
-        ("ot_killable", np.uint8),
-        ("ot_known", np.uint8),
+        ("ot_running", np.int32),
+        ("ot_killable", np.int32),
+        ("ot_known", np.int32),
         # what red knows
         ("red_ports", np.int16, (NUM_HOSTS,)),  # ports seen in the last scan; 0: never scanned
-        ("known_addresses", np.int16),
-        ("known_hostnames", np.int16),
-        ("known_subnets", np.int16),
+        ("known_addresses", np.int32),
+        ("known_hostnames", np.int32),
+        ("known_subnets", np.int32),
         # red's mind
-        ("red", np.int8),  # BLINE, MEANDER or SLEEPER
-        ("k", np.int8),  # B_line: place on its path, -1 before the first action
-        ("entry", np.int8),  # B_line: its user host, -1 before the draw
-        ("server_attacked", np.uint8),  # B_line: k = 12 has been performed
-        ("scanned_hosts", np.int16),  # Meander's sets
-        ("exploited", np.int16),
-        ("escalated", np.int16),
-        ("mapped", np.int16),
-        ("scanned_subnets", np.int16),
+        ("red", np.int32),  # BLINE, MEANDER or SLEEPER
+        ("k", np.int32),  # B_line: place on its path, -1 before the first action
+        ("entry", np.int32),  # B_line: its user host, -1 before the draw
+        ("server_attacked", np.int32),  # B_line: k = 12 has been performed
+        ("scanned_hosts", np.int32),  # Meander's sets
+        ("exploited", np.int32),
+        ("escalated", np.int32),
+        ("mapped", np.int32),
+        ("scanned_subnets", np.int32),
         # red's last action
-        ("red_type", np.int8),
-        ("red_target", np.int8),
-        ("red_exploit", np.int8),
-        ("red_success", np.uint8),
-        ("scan_empty", np.uint8),
-        ("detected", np.uint8),
-        ("event", np.uint8),
+        ("red_type", np.int32),
+        ("red_target", np.int32),
+        ("red_exploit", np.int32),
+        ("red_success", np.int32),
+        ("scan_empty", np.int32),
+        ("detected", np.int32),
+        ("event", np.int32),
         # Blue's last action and its view
-        ("blue_success", np.uint8),
-        ("restored", np.uint8),  # the last action was a Restore
-        ("activity_host", np.int8),  # -1: nothing to see
-        ("activity", np.uint8),
+        ("blue_success", np.int32),
+        ("restored", np.int32),  # the last action was a Restore
+        ("activity_host", np.int32),  # -1: nothing to see
+        ("activity", np.int32),
         ("bits", np.uint8, (NUM_BITS,)),  # Blue's observation; beliefs live only here
-        ("step", np.int16),
+        ("step", np.int32),
     ],
     align=True,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,7 @@ def load(path: str | Path) -> np.ndarray:
             arrays = {name: archive[name] for name in archive.files}
     except FileNotFoundError:
         raise TraceError(f"{path}: no such file. Give the path of a traces_*.npz file.") from None
-    except (OSError, ValueError, AttributeError, EOFError) as error:
+    except (OSError, ValueError, AttributeError, EOFError, zipfile.BadZipFile) as error:
         raise TraceError(
             f"{path}: not a readable .npz of plain arrays ({error}). Record it with numpy.savez_compressed."
         ) from None
@@ -109,9 +110,7 @@ def _checked(path: str | Path, name: str, values: np.ndarray, lead: tuple[int, .
     limits = np.iinfo(wanted.base)
     low, high = LIMITS.get(name, (int(limits.min), int(limits.max)))
     if int(values.min()) < low or int(values.max()) > high:
-        raise TraceError(
-            f"{path}: field {name!r} holds {values.min()}..{values.max()}, expected {low}..{high}. {cure}"
-        )
+        raise TraceError(f"{path}: field {name!r} holds {values.min()}..{values.max()}, expected {low}..{high}. {cure}")
     return values
 
 

@@ -1,0 +1,59 @@
+"""Totals of cage2 against the real CybORG's: 15 rows x 30, 50 and 100 steps, 20,000 of our episodes a row.
+
+python benchmarks/cage2_distribution.py [--json]
+
+z uses both standard errors; rows without spread must be equal. The seed is fixed and was not chosen.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shoal.tasks.cage2.contest import play
+
+REFERENCE = Path(__file__).parents[1] / "tests" / "data" / "cage2" / "distribution_refs_real.json"
+RED_OF = {"B_line": "bline", "Meander": "meander", "Sleep": "sleep"}
+DEFENDER_OF = {"random": "random", "sleep": "sleep", "heuristic": "noisy", "D1": "d1", "D2": "d2"}
+EPISODES, SEED, LIMIT = 20_000, 0, 3.0
+
+
+def measure(episodes: int = EPISODES, seed: int = SEED) -> list[dict[str, Any]]:
+    """One row per reference row and horizon; `value` is |z|, or 0 or infinity for a row without spread."""
+    rows = []
+    for name, real in json.loads(REFERENCE.read_text()).items():
+        red, defender = name.split("|")
+        totals = play(DEFENDER_OF[defender], RED_OF[red], episodes, seed)
+        for column, horizon in enumerate(("30", "50", "100")):
+            ours, theirs = totals[:, column], real[horizon]
+            if theirs["std"] == 0:
+                z = 0.0 if (ours == theirs["mean"]).all() else float("inf")
+            else:
+                error = np.hypot(ours.std(ddof=1) / np.sqrt(episodes), theirs["se"])
+                z = abs(float(ours.mean() - theirs["mean"]) / error)
+            rows.append(
+                {
+                    "name": f"{name} at {horizon} steps",
+                    "value": z,
+                    "unit": "|z|",
+                    "bar": LIMIT,
+                    "holds": z < LIMIT,
+                    "ours": float(ours.mean()),
+                    "real": theirs["mean"],
+                }
+            )
+    return rows
+
+
+if __name__ == "__main__":
+    measured = measure()
+    if "--json" in sys.argv:
+        print(json.dumps(measured, indent=1))
+    else:
+        for row in measured:
+            print(f"{row['name']}: {row['ours']:.3f}, real {row['real']:.3f}, |z| {row['value']:.2f}")
+        print(f"largest |z|: {max(row['value'] for row in measured):.2f} over {len(measured)} figures")

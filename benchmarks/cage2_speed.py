@@ -1,0 +1,74 @@
+"""Simulator speed of cage2: random Blue, observations included, B_line and Meander.
+
+python benchmarks/cage2_speed.py [--json]
+
+Actions are drawn beforehand. Each figure is the best of ROUNDS short rounds, since anything else that runs on the
+machine only ever makes a round slower; the median of the rounds stands beside it. Single-threaded rounds are timed
+with the process's own CPU clock, threaded ones with the wall clock.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from shoal.tasks.cage2.env import make_vec
+
+ROUNDS = 15
+STEPS_A_ROUND = 400_000  # environment steps
+BARS = {"plain": 8e6, "memory": 2.5e6}  # steps/s on one core
+THREADED = 1.7  # times one thread, at 4,096 environments
+
+
+def rates(num_envs: int, features: str, red: str, threads: int = 1, clock: Any = time.process_time) -> list[float]:
+    """Steps per second of each round."""
+    envs = make_vec(num_envs, threads=threads, red=red, features=features, mask="none")
+    actions = np.random.default_rng(0).integers(0, 145, (100, num_envs))  # int64[100, N], used round and round
+    out, _ = envs.reset(seed=0)
+    calls = max(1, STEPS_A_ROUND // num_envs)
+    for call in range(100):  # past the quiet first steps of an episode
+        envs.step(actions[call], out=out)
+    found = []
+    for _ in range(ROUNDS):
+        began = clock()
+        for call in range(calls):
+            envs.step(actions[call % 100], out=out)
+        found.append(calls * num_envs / (clock() - began))
+    envs.close()
+    return found
+
+
+def measure() -> list[dict[str, Any]]:
+    """One row per features, red and number of environments, and the gain of two threads."""
+    rows = []
+    for features, bar in BARS.items():
+        for red in ("bline", "meander"):
+            for num_envs in (256, 4096):
+                found = rates(num_envs, features, red)
+                name = f"cage2 {features}, {red}, {num_envs} environments, one core"
+                rows.append(_row(name, max(found), "steps/s", bar, statistics.median(found)))
+    for red in ("bline", "meander"):
+        # Alternating, so that a slow minute of the machine touches both.
+        turns = [[max(rates(4096, "plain", red, threads, time.perf_counter)) for threads in (1, 2)] for _ in range(3)]
+        gains = [two / one for one, two in turns]
+        name = f"cage2 plain, {red}, 4096 environments, two threads over one"
+        rows.append(_row(name, max(gains), "x", THREADED, statistics.median(gains)))
+    return rows
+
+
+def _row(name: str, value: float, unit: str, bar: float, median: float) -> dict[str, Any]:
+    return {"name": name, "value": value, "unit": unit, "bar": bar, "holds": value >= bar, "median": median}
+
+
+if __name__ == "__main__":
+    measured = measure()
+    if "--json" in sys.argv:
+        print(json.dumps(measured, indent=1))
+    else:
+        for row in measured:
+            print(f"{row['name']}: {row['value']:.4g} {row['unit']} (bar {row['bar']:.3g}, median {row['median']:.4g})")
