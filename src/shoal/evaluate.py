@@ -11,6 +11,7 @@ import numpy as np
 from torch import nn
 
 from shoal import _make_callable
+from shoal.defender import cage2_policy
 from shoal.learn.deploy import DeployedPolicy, load_policy
 from shoal.tasks import environment
 from shoal.train import parse_env_kwargs
@@ -73,6 +74,7 @@ def evaluate(
     seed: int | None = None,
     env: Any = None,
     network: nn.Module | None = None,
+    simulator: str | None = None,
     runs_dir: str | Path = "runs",
 ) -> dict[str, Any]:
     """Score a run on held-out episodes, acting greedily and by sampling.
@@ -85,7 +87,8 @@ def evaluate(
     policy = load_policy(run, network=network, runs_dir=runs_dir)
     config = policy.config
     seed = config.run.seed if seed is None else seed
-    made, kwargs = (env, {}) if env is not None else environment(config.task, parse_env_kwargs(config.env_kwargs))
+    kwargs = parse_env_kwargs(config.env_kwargs) | ({} if simulator is None else {"simulator": simulator})
+    made, kwargs = (env, {}) if env is not None else environment(config.task, kwargs)
     if isinstance(made, str) and made not in gym.registry:
         raise ValueError(
             f"the run was trained on an environment of its own, {config.task!r}, which is not registered with Gymnasium: "
@@ -108,6 +111,22 @@ def evaluate(
         result[mode] = asdict(Score.of(returns, lengths, seed))
     result |= {name: result["deterministic"][name] for name in ("mean", "low", "high", "episodes")}
     return result
+
+
+def leaderboard(
+    run: str | Path,
+    *,
+    episodes: int = 1000,
+    seed: int = 0,
+    simulator: str = "shoal",
+    runs_dir: str | Path = "runs",
+) -> dict[str, Any]:
+    """A cage2 run by the challenge's protocol: 3 red agents x 30, 50 and 100 steps, the means and their sum."""
+    from shoal.tasks.cage2.commands import score_policy
+
+    act, options = cage2_policy(run, runs_dir)
+    result = score_policy(act, episodes, seed, simulator=simulator, **options)
+    return {"run": str(run), "simulator": simulator, "episodes": episodes, "seed": seed, **result}
 
 
 def play(

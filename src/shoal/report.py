@@ -37,8 +37,25 @@ def write_report(run: str | Path | Run, *, runs_dir: str | Path = "runs") -> Pat
     if picture:
         replace_atomically(folder.figures / "curves.svg", picture.encode())
     path = folder.path / "report.html"
-    replace_atomically(path, _page(folder, rows, picture).encode())
+    replace_atomically(path, _page(folder, rows, picture + _episodes(folder)).encode())
     return path
+
+
+def _episodes(run: Run) -> str:
+    """Episodes to look at, for a task that can draw them."""
+    if run.config["task"] != "cage2":
+        return ""
+    from shoal.defender import cage2_policy
+    from shoal.figures.episode import episode_figure
+    from shoal.tasks.cage2.commands import play
+
+    defend, options = cage2_policy(run.path)
+    parts = ["<h2>A held-out episode against each attacker</h2>"]
+    for red in ("bline", "meander"):
+        svg = _svg(episode_figure(play(defend, red=red, **options)["picture"]))
+        replace_atomically(run.figures / f"episode-{red}.svg", svg.encode())
+        parts.append(svg)
+    return "".join(parts)
 
 
 def _picture(rows: list[dict[str, Any]], config: dict[str, Any]) -> str:
@@ -55,10 +72,15 @@ def _picture(rows: list[dict[str, Any]], config: dict[str, Any]) -> str:
         target = config["run"].get("target_return")
         if key == "return/mean_100" and target is not None:
             target_line(axis, target)
+    return _svg(figure)
+
+
+def _svg(figure: Any) -> str:
+    """A figure as SVG, without the XML prologue, which names a remote document type."""
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None, "Creator": "shoal"})
     svg = text.getvalue()
-    return svg[svg.index("<svg") :]  # without the XML prologue, which names a remote document type
+    return svg[svg.index("<svg") :]
 
 
 def _page(run: Run, rows: list[dict[str, Any]], picture: str) -> str:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from shoal.bench import contest, vector
-from shoal.bench.contest import Contestant, PeerMissing, in_fresh_process, interleave, ratios, tree_cpu_s
+from shoal.bench.contest import Contestant, PeerMissing, in_fresh_process, interleave, ratios
+from shoal.bench.usage import tree_cpu_s
 
 _ENV = {"cost_us": 100.0}
 
@@ -102,3 +103,22 @@ def test_threads_are_capped_in_the_other_process() -> None:
 def threads() -> dict[str, str | None]:
     """What a contestant's process has."""
     return {name: os.environ.get(name) for name in contest.THREADS}
+
+
+def test_only_calm_rounds_count_where_there_are_three() -> None:
+    """What other programs took decides; with fewer calm rounds all are kept, and the note says so."""
+
+    class Fake:
+        """Every third block is disturbed."""
+
+        name, count = "fake", 0
+
+        def block(self, seconds: float) -> dict[str, float]:
+            self.count += 1
+            return {"steps": self.count, "wall_s": 1.0, "cpu_s": 1.0, "others": 0.3 if self.count % 3 == 0 else 0.0}
+
+    found = interleave([Fake()], 4, 0.1)  # type: ignore[list-item]
+    assert [turn["fake"]["steps"] for turn in found] == [2, 4, 5, 7]
+    assert contest.busy_note(found) == ""
+    disturbed = [{"fake": {"others": 0.3}}, {"fake": {"others": 0.2}}, {"fake": {"others": 0.5}}]
+    assert "30%" in contest.busy_note(disturbed)

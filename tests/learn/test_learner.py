@@ -321,6 +321,31 @@ def test_an_environment_that_does_not_come_back_is_named() -> None:
         learner.env.close()
 
 
+def test_an_episode_that_cannot_be_reached_again_is_not_half_counted() -> None:
+    """If the replay ends the episode, a new one begins, and its return and length start from nothing."""
+
+    class Shrinking(Identity):
+        limit = 16
+
+        def step(self, action):
+            seen, reward, *_, info = super().step(action)
+            return seen, reward, self.clock == type(self).limit, False, info
+
+    one = learner_for(SerialVectorEnv([Shrinking] * 2), rollout_steps=10, normalise_rewards=True)
+    epoch(one)
+    assert one.tracker.lengths.tolist() == [10, 10]
+    Shrinking.limit = 7
+    other = learner_for(SerialVectorEnv([Shrinking] * 2), rollout_steps=5, normalise_rewards=True)
+    (reason,) = copy_state(one, other)
+    assert reason.endswith(": 0, 1")
+    assert other.tracker.lengths.tolist() == other.tracker.returns.tolist() == [0, 0]
+    assert other.reward_scale.returns.tolist() == [0, 0]
+    epoch(other), epoch(other)
+    assert set(other.tracker.recent_lengths) == {7}
+    for learner in (one, other):
+        learner.env.close()
+
+
 @pytest.mark.parametrize(
     ("kind", "epochs", "least"), [("discrete", 40, 0.9), ("masked", 30, 0.9), ("multi", 40, 0.9), ("box", 60, 0.5)]
 )

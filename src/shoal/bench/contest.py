@@ -21,11 +21,12 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from shoal.bench.usage import machine_busy_s, tree_cpu_s
 from shoal.runs.provenance import cores_usable
 
 PEERS = ("stable_baselines3",)
@@ -157,7 +158,8 @@ def interleave(contestants: Sequence[Contestant], rounds: int, seconds: float) -
 
 def others(rounds: Sequence[dict[str, Any]]) -> float:
     """The largest share of the cores that other programs had in a block, in the median round."""
-    return statistics.median(max(block["others"] for block in turn.values()) for turn in rounds)
+    shares: list[float] = [max(block["others"] for block in turn.values()) for turn in rounds]
+    return statistics.median(shares)
 
 
 def busy_note(rounds: Sequence[dict[str, Any]]) -> str:
@@ -226,40 +228,8 @@ def find(place: str) -> Any:
 
 
 def _block(timed: Timed, seconds: float) -> dict[str, float]:
-    cpu_s, busy_s, wall_s = tree_cpu_s(), _machine_busy_s(), time.perf_counter()
+    cpu_s, busy_s, wall_s = tree_cpu_s(), machine_busy_s(), time.perf_counter()
     steps = timed.block(seconds)
-    wall_s, busy_s, cpu_s = time.perf_counter() - wall_s, _machine_busy_s() - busy_s, tree_cpu_s() - cpu_s
+    wall_s, busy_s, cpu_s = time.perf_counter() - wall_s, machine_busy_s() - busy_s, tree_cpu_s() - cpu_s
     share = max(busy_s - cpu_s, 0.0) / (wall_s * cores_usable())
     return {"steps": steps, "wall_s": wall_s, "cpu_s": cpu_s, "others": share}
-
-
-def _machine_busy_s() -> float:
-    """CPU seconds that all programs have had on all cores, and those that other virtual machines took; proc_stat(5)."""
-    user, nice, system, _idle, _iowait, irq, softirq, steal = map(
-        int, Path("/proc/stat").read_text().split(maxsplit=9)[1:9]
-    )
-    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
-
-
-def tree_cpu_s() -> float:
-    """CPU seconds of this process and all that descend from it, those that have ended included.
-
-    Not RUSAGE_CHILDREN: workers of a fork server are its children, not ours.
-    """
-    total, tick = time.process_time(), os.sysconf("SC_CLK_TCK")
-    usage = dict(_processes())
-    tree = {os.getpid()}
-    while grown := {pid for pid, (parent, _, _) in usage.items() if parent in tree} - tree:
-        tree |= grown
-    for pid in tree & set(usage):
-        _, own, reaped = usage[pid]
-        total += (reaped if pid == os.getpid() else own + reaped) / tick
-    return total
-
-
-def _processes() -> Iterator[tuple[int, tuple[int, int, int]]]:
-    """(pid, (parent, clock ticks of its own, of its children that have ended)), proc_pid_stat(5)."""
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            fields = path.read_text().rpartition(")")[2].split()
-            yield int(path.parent.name), (int(fields[1]), sum(map(int, fields[11:13])), sum(map(int, fields[13:15])))

@@ -10,7 +10,9 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from shoal.cli.cage2 import cage2, leaderboard_lines
 from shoal.cli.parsing import named, parse, switch, unalias
 from shoal.cli.training import train
 
@@ -52,12 +54,16 @@ class EvaluateArgs:
 
     run: str
     """Run folder, or its name under --runs-dir."""
-    episodes: int = 100
-    """Held-out episodes per mode."""
+    episodes: int | None = None
+    """Held-out episodes per mode; default 100."""
     num_envs: int = 1
     """Environments that play them."""
     seed: int | None = None
     """Seed of the evaluation stream; default: the run's."""
+    leaderboard: bool = False
+    """cage2: the challenge's protocol, 3 red agents x 30, 50 and 100 steps (1,000 episodes unless --episodes says otherwise)."""
+    simulator: Literal["shoal", "cyborg"] = "shoal"
+    """cage2: play in the compiled simulator, or in the real CybORG if it is installed."""
     runs_dir: str = "runs"
     """Folder that holds the run folders."""
 
@@ -65,9 +71,28 @@ class EvaluateArgs:
 def evaluate(args: list[str], as_json: bool) -> int:
     """Score a run on held-out episodes."""
     given = parse(EvaluateArgs, named(args, "--run"), "shoal evaluate RUN")
+    if given.leaderboard:
+        from shoal.evaluate import leaderboard
+
+        found = leaderboard(
+            given.run,
+            episodes=given.episodes or 1000,
+            seed=given.seed or 0,
+            simulator=given.simulator,
+            runs_dir=given.runs_dir,
+        )
+        print(json.dumps(found, allow_nan=False) if as_json else "\n".join(leaderboard_lines(given.run, found)))
+        return 0
     from shoal.evaluate import evaluate as score
 
-    result = score(given.run, episodes=given.episodes, num_envs=given.num_envs, seed=given.seed, runs_dir=given.runs_dir)
+    result = score(
+        given.run,
+        episodes=given.episodes or 100,
+        num_envs=given.num_envs,
+        seed=given.seed,
+        simulator=given.simulator if given.simulator != "shoal" else None,
+        runs_dir=given.runs_dir,
+    )
     if as_json:
         print(json.dumps(result, allow_nan=False))
         return 0
@@ -159,6 +184,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str], bool], int], str]] = {
     "evaluate": (evaluate, "evaluate RUN: score a run on held-out episodes"),
     "tasks": (tasks, "tasks: what can be trained"),
     "report": (report, "report RUN: write a run's page again"),
+    "cage2": (cage2, "cage2 replay|play|score: recordings of the real CybORG, episodes in words, scripted defenders"),
     "bench": (bench, "bench vector|ppo: measure this machine, peers side by side"),
 }
 

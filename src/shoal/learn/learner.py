@@ -238,7 +238,7 @@ class Learner:
         load_weights(self.agent.network, part("network"))
         self.ppo.set_state(part("optimiser"))
         self.ppo.skipped_in_a_row = int(meta["skipped_in_a_row"])
-        self.ppo.restored_in_a_row = int(meta["restored_in_a_row"])
+        self.ppo.restored_in_a_row = int(meta.get("restored_in_a_row", 0))
         self.agent.set_moments_state(part("moments"))
         self.shuffle.set_state(torch.from_numpy(tensors["shuffle"].copy()))
         self.noise.set_state(torch.from_numpy(tensors["noise"].copy()))
@@ -260,7 +260,7 @@ class Learner:
             return [f"{type(self.env).__name__} cannot give its state: every environment began a new episode"]
         env: Any = self.env
         differing = env.set_state(part("env")) or []
-        self._forget(np.array([env for env in differing if tensors["env.action_counts"][env] < 0], np.int64))
+        self._forget(np.array([i for i in differing if env.block.elapsed[i] == 0], np.int64))  # began anew
         self.collector.first([tensors[f"observations.{i}"] for i in range(len(self.collector.current()))])
         self.mark()
         if not differing:

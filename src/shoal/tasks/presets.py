@@ -56,16 +56,16 @@ PRESETS: dict[str, dict[str, Any]] = {
 PRESETS["cage2"] = {
     "num_envs": 512,
     "rollout_steps": 100,
-    "minibatch_size": 4096,
+    "minibatch_size": 8192,
     "update_epochs": 4,
-    "learning_rate": 1e-3,
+    "learning_rate": 2e-3,
     "lr_final": 1e-5,
     "entropy_coef": 0.01,
     "entropy_schedule": "linear",
     "normalise_rewards": True,
     "hidden": (128, 128),
     "activation": "relu",
-    "steps": 12_000_000,
+    "steps": 14_000_000,
 }
 PRESETS["shoal/CartPole-v1"] = PRESETS["CartPole-v1"]
 

@@ -20,6 +20,7 @@ import socket
 import sys
 import threading
 from collections.abc import Sequence
+from multiprocessing import forkserver
 from types import FrameType
 from typing import Any
 
@@ -170,6 +171,13 @@ def _leave_if_closing(block: Block) -> Any:
 
 def _die_with_parent(connection: socket.socket, die_with_starter: bool) -> None:
     """End this process when the parent is gone, even if it is inside an environment then."""
+    # The fork server leaves when nobody holds this descriptor any more; its children inherit it, and would keep the
+    # server, and themselves, alive after the parent's death. A private name: without it only the GIL case is lost.
+    server = getattr(forkserver, "_forkserver", None)
+    alive = getattr(server, "_forkserver_alive_fd", None)
+    if server is not None and alive is not None:
+        os.close(alive)
+        server._forkserver_alive_fd = None
     if sys.platform == "linux" and die_with_starter:
         # PR_SET_PDEATHSIG: works even while an environment holds the GIL. It means the death of the thread that
         # started us, so it is asked for only where that thread lives as long as the parent.

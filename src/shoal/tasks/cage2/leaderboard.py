@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from shoal.tasks.cage2.env import HORIZONS, make_vec
+from shoal.tasks.cage2.env import HORIZONS
 from shoal.tasks.cage2.minds import REDS
 from shoal.tasks.cage2.network import RULES
+from shoal.tasks.cage2.options import environment
+from shoal.vector.make import make_vec
+from shoal.vector.process import usable_cores
 from shoal.vector.seeding import Stream
 
 # Sums that others have published (WORKFLOWS.md); scores under different rules are not comparable.
@@ -31,17 +34,21 @@ def rollout(
     features: str = "memory",
     mask: str = "useful",
     num_envs: int = 1000,
+    simulator: str = "shoal",
 ) -> np.ndarray:
     """Returns of any policy against a red agent: float64[episode, 3], at 30, 50 and 100 steps.
 
     `act(observations, begun) -> actions`; `begun` bool[N] marks first observations. The policy is not told
     the horizon, so the shorter ones are prefixes of the same episodes. Evaluation seeds are never training's.
+    With simulator="cyborg" the episodes are played in the real CybORG, in worker processes.
     """
     if episodes < 1:
         raise ValueError(f"episodes: expected at least 1, got {episodes}")
-    num_envs = min(num_envs, episodes)
+    num_envs = min(num_envs if simulator == "shoal" else 2 * usable_cores(), episodes)
     longest = max(HORIZONS)
-    envs = make_vec(num_envs, stream=Stream.EVALUATE, horizon=longest, red=red, features=features, mask=mask)
+    played = environment(simulator, horizon=longest, red=red, features=features, mask=mask)
+    backend = "compiled" if simulator == "shoal" else "process"
+    envs = make_vec(played, num_envs, backend=backend, stream=Stream.EVALUATE)
     batches = []
     for batch in range(-(-episodes // num_envs)):
         observations, _ = envs.reset(seed=seed if batch == 0 else None)

@@ -1,0 +1,28 @@
+"""A trained cage2 run as a defender, for whoever scores it or draws its episodes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from shoal.learn.deploy import load_policy
+from shoal.vector.layout import Array
+
+Defend = Callable[[Any, Array], Array]
+
+
+def cage2_policy(run: str | Path, runs_dir: str | Path = "runs") -> tuple[Defend, dict[str, str]]:
+    """A cage2 run as a greedy defender `act(observations, begun)`, and the observations that it was trained on."""
+    policy = load_policy(run, runs_dir=runs_dir)
+    if policy.config.task != "cage2":
+        raise ValueError(f"expected a run of cage2, got one of {policy.config.task}: {run}")
+    options = json.loads(policy.config.env_kwargs)
+    seen = {name: options[name] for name in ("features", "mask") if name in options}
+
+    def act(observations: Any, begun: Array) -> Array:
+        actions: Array = policy(observations, batched=True)
+        return actions
+
+    return act, seen

@@ -1,0 +1,106 @@
+"""Row 13 of FAULTS.md: Ctrl-C, SIGTERM and their repetition, sent to the whole process group of `shoal train`."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from shoal.runs import checkpoint
+from shoal.train import train
+
+# A phase is made long, so that a signal falls into it; an update of 400 passes takes seconds, one of 10^6 for ever.
+PHASES = {
+    "rollout": ["--rollout-steps", "4000", "--update-epochs", "1", "--minibatch-size", "100000"],
+    "update": ["--rollout-steps", "64", "--update-epochs", "400"],
+    "endless-update": ["--rollout-steps", "64", "--update-epochs", "1000000"],
+}
+
+
+@contextmanager
+def _training(tmp_path: Path, phase: str) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """`shoal train` in a process group of its own, in the middle of a phase."""
+    command = [
+        sys.executable, "-m", "shoal.cli", "train", "CartPole-v1", "--num-envs", "4", "--backend", "process",
+        "--workers", "2", "--hidden", "8", "--runs-dir", str(tmp_path), "--name", "run", "--epochs", "1000",
+        *PHASES[phase],
+    ]  # fmt: skip
+    with open(tmp_path / "output.txt", "w") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, text=True, start_new_session=True)
+    run = tmp_path / "run"
+    try:
+        deadline = time.monotonic() + 60
+        while not list(run.glob("checkpoints/*")):  # the one of the beginning: from here on it is training
+            assert process.poll() is None, (tmp_path / "output.txt").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        time.sleep(0.3)
+        yield process, run
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _group_is_empty(group: int) -> bool:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[2]) == group and fields[0] != "Z":
+                return False
+    return True
+
+
+def _wait_for_empty(group: int) -> None:
+    deadline = time.monotonic() + 2.0
+    while not _group_is_empty(group) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert _group_is_empty(group)
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "phase"),
+    [(signal.SIGINT, 130, "rollout"), (signal.SIGTERM, 143, "rollout"), (signal.SIGTERM, 143, "update")],
+)
+def test_one_signal_saves_and_leaves(number: int, code: int, phase: str, tmp_path: Path) -> None:
+    """One signal to the group: what is whole is saved, the exit code says which signal, nobody is left, a resume goes on."""
+    with _training(tmp_path, phase) as (process, run):
+        os.killpg(process.pid, number)
+        assert process.wait(timeout=30) == code, (tmp_path / "output.txt").read_text()
+        _wait_for_empty(process.pid)
+    status = json.loads((run / "status.json").read_text())
+    assert status["status"] == "interrupted"
+    assert str(int(number)) in status["message"]
+    epochs = len((run / "metrics.jsonl").read_text().splitlines()) if (run / "metrics.jsonl").exists() else 0
+    found = checkpoint.load_latest(run / "checkpoints")
+    assert found.epoch == epochs
+    assert not found.skipped
+    if phase == "rollout":
+        result = train(resume=run, epochs=epochs + 1, stream=io.StringIO())
+        assert (result.status, result.epochs) == ("finished", epochs + 1)
+
+
+def test_second_signal_leaves_at_once(tmp_path: Path) -> None:
+    """The first signal waits for an update that never ends; the second leaves within 2 s, and the checkpoint is whole."""
+    with _training(tmp_path, "endless-update") as (process, run):
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.3)
+        assert process.poll() is None
+        start = time.monotonic()
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(timeout=10) == 130
+        assert time.monotonic() - start < 2.0
+        _wait_for_empty(process.pid)
+    assert checkpoint.load_latest(run / "checkpoints").epoch == 0
