@@ -19,7 +19,8 @@ def budget(**options) -> Budget:
 
 def learner(epoch=0, completed=0, returns=(), elapsed_s=10.0):
     tracker = SimpleNamespace(completed=completed, recent_returns=deque(returns, 100))
-    return SimpleNamespace(epoch=epoch, tracker=tracker, elapsed_s=elapsed_s)
+    marked = {"marked_epoch": epoch, "marked_episodes": completed}  # a learner between two rollouts
+    return SimpleNamespace(epoch=epoch, tracker=tracker, elapsed_s=elapsed_s, **marked)
 
 
 @given(

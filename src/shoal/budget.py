@@ -53,15 +53,17 @@ class Budget:
         return lines
 
     def progress(self, learner: Learner) -> float:
-        """0 at the start, 1 at the end; asked before an epoch, it drives that epoch's schedules."""
-        if self.epochs is not None:
-            return min(learner.epoch / self.epochs, 1.0)
-        return min(learner.tracker.completed / (self.episodes or 1), 1.0)
+        """The share that was done when the present rollout began, 0 to 1: what the schedules go by."""
+        return self._share(learner.marked_epoch, learner.marked_episodes)
 
     def eta_s(self, learner: Learner) -> float | None:
         """Seconds left at the present speed."""
-        done = self.progress(learner)
+        done = self._share(learner.epoch, learner.tracker.completed)
         return learner.elapsed_s * (1 - done) / done if done > 0 else None
+
+    def _share(self, epochs: int, episodes: int) -> float:
+        done = epochs / self.epochs if self.epochs is not None else episodes / (self.episodes or 1)
+        return min(done, 1.0)
 
     def reached(self, learner: Learner) -> str | None:
         """Why the run is over, or None while it is not."""

@@ -119,12 +119,13 @@ def leaderboard(
     episodes: int = 1000,
     seed: int = 0,
     simulator: str = "shoal",
+    epoch: int | None = None,
     runs_dir: str | Path = "runs",
 ) -> dict[str, Any]:
     """A cage2 run by the challenge's protocol: 3 red agents x 30, 50 and 100 steps, the means and their sum."""
     from shoal.tasks.cage2.commands import score_policy
 
-    act, options = cage2_policy(run, runs_dir)
+    act, options = cage2_policy(run, runs_dir, epoch)
     result = score_policy(act, episodes, seed, simulator=simulator, **options)
     return {"run": str(run), "simulator": simulator, "episodes": episodes, "seed": seed, **result}
 

@@ -35,7 +35,7 @@ class Journal:
         """Start the trackers and the clock; `learner` may be a resumed one."""
         self.trackers = [*make_trackers(self.config.run.track, self.run, to_dict(self.config)), self.console]
         self._start = time.perf_counter() - learner.elapsed_s
-        self._epoch_start = time.perf_counter()
+        self._epoch_start, self._cpu_start = time.perf_counter(), time.process_time()
         if self.config.vector.slices == "ready":
             self.inexact("batches form in the order in which workers finish (--slices ready)")
 
@@ -49,6 +49,7 @@ class Journal:
             "time/steps_per_s": self.budget.steps_per_epoch / (now - self._epoch_start),
             "time/collect_s": learner.collect_s,
             "time/elapsed_s": learner.elapsed_s,
+            "time/cpu_s": time.process_time() - self._cpu_start,
             "time/eta_s": self.budget.eta_s(learner),
         }
         self._epoch_start = now
@@ -106,6 +107,8 @@ class Journal:
         faults = getattr(learner.env, "faults", [])
         for fault in faults[self._faults_noted :]:
             self.tell(f"environment restarted after: {fault}", event="restart")
+        if faults and not self._faults_noted:
+            self.inexact("an environment was restarted after a fault")
         self._faults_noted = len(faults)
         entropy, kl = row.get("policy/entropy"), row.get("policy/kl")
         most = sum(math.log(n) for n in learner.agent.kind.choices)  # of a uniform policy; 0 for a continuous one

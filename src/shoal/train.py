@@ -57,7 +57,7 @@ def train(
     *,
     config: TrainConfig | None = None,
     env: Any = None,
-    network: nn.Module | None = None,
+    network: nn.Module | str | None = None,
     resume: str | Path | None = None,
     reshard: bool = False,
     stream: TextIO | None = None,
@@ -71,6 +71,8 @@ def train(
     `shoal.learn.network.Network`). With `resume` a run goes on to the same bits; only its budget may be changed then.
     """
     said: list[str] = []
+    if isinstance(network, str):  # the option of that name: separate or shared
+        network, options = None, {**options, "network": network}
     if resume is not None:
         run = Run.open(resume, Path(options.pop("runs_dir", "runs")))
         before: TrainConfig = from_dict(run.config)
@@ -85,7 +87,8 @@ def train(
         try:
             return _run(config, run, env, network, resume is not None, reshard, said, stream or sys.stderr)
         except BaseException as error:
-            run.set_status("failed", f"{type(error).__name__}: {error}"[:2000])
+            if run.status == "running":  # a resume that was refused has not gone on: it is what it was
+                run.set_status("failed", f"{type(error).__name__}: {error}"[:2000])
             raise
 
 
@@ -118,10 +121,9 @@ def _run(
             try:
                 journal.save_if_due(learner)
                 while not (reason := budget.reached(learner)):
-                    progress = budget.progress(learner)
                     rollout = learner.collect()
                     batch = learner.estimate(rollout)
-                    metrics = learner.update(batch, progress)
+                    metrics = learner.update(batch, budget.progress(learner))
                     journal.record(learner, metrics)
                     journal.save_if_due(learner)
                     stop_if_asked()
@@ -196,7 +198,7 @@ def parse_env_kwargs(text: str) -> dict[str, Any]:
 _CHANGEABLE = {
     *("steps", "epochs", "episodes", "target_return", "runs_dir", "save_interval", "keep", "log_interval", "track"),
     *("on_save_error", "backend", "workers", "env_threads", "start_method", "step_timeout", "on_fault", "max_restarts"),
-    *("restart_window", "memory_budget_gb", "slices"),
+    *("restart_window", "memory_budget_gb"),
 }
 
 
@@ -226,7 +228,8 @@ def _settle(config: TrainConfig, env: Any, say: Callable[[str], None]) -> TrainC
     check_names(config.run.track)
     if hasattr(env, "num_envs"):
         return config.replace(num_envs=env.num_envs)
-    probe = make_envs(config.replace(num_envs=1, backend="auto", slices="lockstep"), env, lambda text: None)
+    first = env[:1] if isinstance(env, list | tuple) else env
+    probe = make_envs(config.replace(num_envs=1, backend="auto", slices="lockstep"), first, lambda text: None)
     try:
         spaces = probe.single_observation_space, probe.single_action_space
         if config.vector.num_envs == "auto":

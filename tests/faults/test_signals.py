@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -13,10 +14,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from shoal.runs import checkpoint
 from shoal.train import train
+from shoal.vector.faults import TickEnv
+from shoal.vector.process import ProcessVectorEnv
 
 # A phase is made long, so that a signal falls into it; an update of 400 passes takes seconds, one of 10^6 for ever.
 PHASES = {
@@ -75,7 +79,7 @@ def _wait_for_empty(group: int) -> None:
     [(signal.SIGINT, 130, "rollout"), (signal.SIGTERM, 143, "rollout"), (signal.SIGTERM, 143, "update")],
 )
 def test_one_signal_saves_and_leaves(number: int, code: int, phase: str, tmp_path: Path) -> None:
-    """One signal to the group: what is whole is saved, the exit code says which signal, nobody is left, a resume goes on."""
+    """One signal to the group: what is whole is saved, the exit code tells, nobody is left, a resume goes on."""
     with _training(tmp_path, phase) as (process, run):
         os.killpg(process.pid, number)
         assert process.wait(timeout=30) == code, (tmp_path / "output.txt").read_text()
@@ -93,7 +97,7 @@ def test_one_signal_saves_and_leaves(number: int, code: int, phase: str, tmp_pat
 
 
 def test_second_signal_leaves_at_once(tmp_path: Path) -> None:
-    """The first signal waits for an update that never ends; the second leaves within 2 s, and the checkpoint is whole."""
+    """The first signal waits for an update that never ends; the second leaves within 2 s, the checkpoint whole."""
     with _training(tmp_path, "endless-update") as (process, run):
         os.killpg(process.pid, signal.SIGINT)
         time.sleep(0.3)
@@ -104,3 +108,19 @@ def test_second_signal_leaves_at_once(tmp_path: Path) -> None:
         assert time.monotonic() - start < 2.0
         _wait_for_empty(process.pid)
     assert checkpoint.load_latest(run / "checkpoints").epoch == 0
+
+
+def test_fork_server_survives_what_its_owner_is_to_answer() -> None:
+    """The fork server outlives a SIGTERM, yet other processes that it forks can be terminated as ever."""
+    envs = ProcessVectorEnv([TickEnv], start_method="forkserver")
+    server = int(Path(f"/proc/{envs.pids[0]}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(server, signal.SIGTERM)
+    envs.reset(seed=0)
+    envs.step(np.zeros(1, int))
+    envs.close()
+    other = multiprocessing.get_context("forkserver").Process(target=time.sleep, args=(60,))
+    other.start()
+    other.terminate()
+    other.join(5)
+    assert other.exitcode == -signal.SIGTERM
+    other.close()

@@ -51,11 +51,14 @@ class DeployedPolicy:
         return kind.to_env(kind.sample(params, noise).numpy())
 
 
-def load_policy(run: str | Path, *, network: nn.Module | None = None, runs_dir: str | Path = "runs") -> DeployedPolicy:
-    """The newest policy of a run. A run of a network of your own needs that module as `network`."""
+def load_policy(
+    run: str | Path, *, epoch: int | None = None, network: nn.Module | None = None, runs_dir: str | Path = "runs"
+) -> DeployedPolicy:
+    """The newest policy of a run, or that of an epoch kept. A run of a network of your own needs that module as `network`."""
     folder = Run.open(run, Path(runs_dir))
     config: TrainConfig = from_dict(folder.config).replace(device="cpu")
-    found = checkpoint.load_latest(folder.checkpoints)
+    kept = folder.checkpoints
+    found = checkpoint.load_latest(kept) if epoch is None else checkpoint.load(kept, epoch)
     observation_space, action_space = (space_from_data(data) for data in found.meta["spaces"])
     agent = Agent(observation_space, action_space, config.ppo, network=network)
     part = {name.split(".", 1)[0]: {} for name in found.tensors}  # type: dict[str, dict[str, Array]]

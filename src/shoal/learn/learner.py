@@ -190,7 +190,7 @@ class Learner:
     def mark(self) -> None:
         """Remember where this epoch begins: a checkpoint is always of a beginning, even one written in the middle."""
         self.marked = {"noise": self.noise.get_state().numpy().copy(), **_prefixed("tracker", self.tracker.state())}
-        self.marked_epoch, self.marked_steps = self.epoch, self.steps
+        self.marked_epoch, self.marked_steps, self.marked_episodes = self.epoch, self.steps, self.tracker.completed
         if hasattr(self.env, "mark"):
             self.env.mark()
         elif hasattr(self.env, "get_state"):

@@ -169,8 +169,10 @@ class PPO:
             self._note({"loss/value": error})
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        norm = nn.utils.clip_grad_norm_(self.parameters, config.max_grad_norm)
-        if not math.isfinite(float(norm + loss.detach())):  # a clamp can hide a NaN loss from the gradient
+        grads = [p.grad for p in self.parameters if p.grad is not None]
+        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))
+        size = float(norm + 0 * loss.detach())  # a clamp can hide a NaN loss from the gradient
+        if not math.isfinite(size):
             self.skipped += 1
             self.skipped_in_a_row += 1
             if self.skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
@@ -181,6 +183,8 @@ class PPO:
             return True
         self.skipped_in_a_row = 0
         self._note({"optim/grad_norm": norm})
+        if size > config.max_grad_norm:
+            torch._foreach_mul_(grads, config.max_grad_norm / (size + 1e-6))
         self.optimiser.step()
         return True
 

@@ -131,6 +131,24 @@ def save(
     return final
 
 
+def load(folder: Path, epoch: int) -> Checkpoint:
+    """The checkpoint of one epoch; CheckpointError names those that there are."""
+    found = dict(_checkpoints(folder))
+    if epoch not in found:
+        there = ", ".join(str(number) for number in sorted(found)) or "none"
+        raise CheckpointError(f"{folder} holds no checkpoint of epoch {epoch}; there are: {there}")
+    try:
+        tensors, meta = _read(found[epoch], epoch)
+    except Damaged as error:
+        raise CheckpointError(f"{found[epoch]}: {error}") from None
+    return Checkpoint(epoch, tensors, meta, found[epoch], [])
+
+
+def epochs(folder: Path) -> list[int]:
+    """Epochs of which there is a checkpoint, oldest first; whether they are whole is not checked."""
+    return sorted(number for number, _ in _checkpoints(folder))
+
+
 def load_latest(folder: Path) -> Checkpoint:
     """The newest checkpoint whose every byte checks out. Print `skipped` loudly."""
     skipped: list[str] = []

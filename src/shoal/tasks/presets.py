@@ -65,7 +65,7 @@ PRESETS["cage2"] = {
     "normalise_rewards": True,
     "hidden": (128, 128),
     "activation": "relu",
-    "steps": 14_000_000,
+    "steps": 12_000_000,
 }
 PRESETS["shoal/CartPole-v1"] = PRESETS["CartPole-v1"]
 

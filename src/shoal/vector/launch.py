@@ -60,7 +60,7 @@ def light_start(method: str) -> Iterator[None]:
             if method != "fork":
                 sys.modules["__main__"] = types.ModuleType("__main__")
             if method == "forkserver":
-                multiprocessing.set_forkserver_preload(["shoal.vector.worker"])
+                multiprocessing.set_forkserver_preload(["shoal.vector.preload"])
             for name, value in saved.items():
                 os.environ[name] = value or "1"
             yield

@@ -1,0 +1,76 @@
+"""Thousands of random faults: memory and descriptors stay flat, and every step that comes out is sound."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shoal.vector.faults import FaultyEnv, TickEnv
+from shoal.vector.process import ProcessVectorEnv
+
+KINDS = ("raise-step", "nan-obs", "nan-reward", "obs-longer", "reward-str", "done-none", "sys-exit")
+
+
+def _flaky(seed: int, deadly: float) -> Any:
+    """A factory of environments that break after a random number of steps, now and then with their worker."""
+
+    def make() -> Any:
+        dice = random.Random(os.urandom(8) + bytes([seed]))
+        kind = "kill" if dice.random() < deadly else dice.choice(KINDS)
+        return FaultyEnv(kind, TickEnv(7), at_step=dice.randint(1, 30))
+
+    return make
+
+
+def _memory_kb(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1])
+    raise AssertionError("no Pss")
+
+
+def _soak(faults: int, deadly: float, slices: str, allowed_kb: int) -> None:
+    env = ProcessVectorEnv(
+        [_flaky(i, deadly) for i in range(16)],
+        workers=2,
+        slices=slices,
+        on_fault="restart",
+        max_restarts=10**9,
+        step_timeout_s=30.0,
+    )
+    env.reset(seed=0)
+    warm, used, kept = faults // 4, (0, 0), 0
+    while len(env.faults) < faults:
+        obs, rewards, terminated, truncated, infos = env.step(np.ones(16, int))
+        assert np.isfinite(obs).all()
+        assert np.isfinite(rewards).all()
+        assert (obs[:, 0] <= 7).all()
+        assert not (terminated & truncated).any()
+        if "restarted" in infos:
+            assert truncated[infos["restarted"]].all()
+        if len(env.faults) >= warm and not kept:
+            kept, used = len(env.faults), (_memory_kb(os.getpid()), len(os.listdir("/proc/self/fd")))
+    # The record of faults, text and all, is meant to grow: 6 KB each at most.
+    grown = _memory_kb(os.getpid()) - used[0] - 6 * (len(env.faults) - kept)
+    assert grown < allowed_kb, f"{grown} KB more than after the first quarter"
+    assert len(os.listdir("/proc/self/fd")) <= used[1]
+    env.close()
+
+
+@pytest.mark.parametrize("slices", ["lockstep", "double"])
+def test_hundreds_of_faults(slices: str) -> None:
+    """The short form: 300 faults, some of them dead workers."""
+    _soak(300, 0.03, slices, allowed_kb=8_000)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("slices", ["lockstep", "double"])
+def test_ten_thousand_faults(slices: str) -> None:
+    """The long form: 10,000 faults, hundreds of dead workers."""
+    _soak(10_000, 0.03, slices, allowed_kb=20_000)
