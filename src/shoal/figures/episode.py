@@ -49,22 +49,17 @@ def draw_episode(data: Mapping[str, Any], ax: Axes, reward_ax: Axes | None = Non
                 x, y = np.array(chosen, float).T
                 # Line marks have no inside to leave hollow.
                 inside = colour if worked or shape in ".x" else "none"
-                ax.plot(
-                    x, y + shift, shape, color=colour, mfc=inside, ms=4, mew=0.8, alpha=1.0 if worked else 0.6
-                )
+                ax.plot(x, y + shift, shape, color=colour, mfc=inside, ms=4, mew=0.8, alpha=1.0 if worked else 0.6)
     ax.set_yticks(range(len(hosts)), hosts, fontsize=8)
     ax.set_xlim(0.5, steps + 0.5)
     ax.set_title(data["title"], fontsize=10)
     handles: list[Any] = [
-        Patch(facecolor=c, edgecolor="#999", label=n)
-        for c, n in zip(ACCESS_COLOURS, ACCESS_NAMES, strict=True)
+        Patch(facecolor=c, edgecolor="#999", label=n) for c, n in zip(ACCESS_COLOURS, ACCESS_NAMES, strict=True)
     ]
     for shapes, colour, side in ((BLUE_MARKS, BLUE, "blue"), (RED_MARKS, RED, "red")):
         for kind, shape in shapes.items():
             label = f"{side}: {kind.lower()}"
-            handles.append(
-                Line2D([], [], marker=shape, color=colour, linestyle="", markersize=5, label=label)
-            )
+            handles.append(Line2D([], [], marker=shape, color=colour, linestyle="", markersize=5, label=label))
     ax.legend(handles=handles, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     if reward_ax is None:
         ax.set_xlabel("step")
