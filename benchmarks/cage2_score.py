@@ -26,7 +26,10 @@ if __name__ == "__main__":
     given = parser.parse_args()
     before = (stored.read(cage2_score.NAME) or {"runs": []})["runs"]
     if given.merge:
+        here = stored.stamp()
         new = [json.loads(path.read_text()) for path in given.merge]
+        for run in new:  # a copy of the tree without git does not know its commit: it was made from this one
+            run["commit"], run["dirty"] = run["commit"] or here["commit"], run["dirty"] or False
         keep([run for run in before if run["seed"] not in {one["seed"] for one in new}] + new)
     elif given.seed is not None:
         given.out.write_text(json.dumps(cage2_score.learn(given.seed), allow_nan=False))
