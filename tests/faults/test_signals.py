@@ -24,7 +24,7 @@ from shoal.vector.process import ProcessVectorEnv
 
 # A phase is made long, so that a signal falls into it; an update of 400 passes takes seconds, one of 10^6 for ever.
 PHASES = {
-    "rollout": ["--rollout-steps", "4000", "--update-epochs", "1", "--minibatch-size", "100000"],
+    "rollout": ["--rollout-steps", "3000", "--update-epochs", "1", "--minibatch-size", "100000"],
     "update": ["--rollout-steps", "64", "--update-epochs", "400"],
     "endless-update": ["--rollout-steps", "64", "--update-epochs", "1000000"],
 }
@@ -76,7 +76,12 @@ def _wait_for_empty(group: int) -> None:
 
 @pytest.mark.parametrize(
     ("number", "code", "phase"),
-    [(signal.SIGINT, 130, "rollout"), (signal.SIGTERM, 143, "rollout"), (signal.SIGTERM, 143, "update")],
+    [
+        (signal.SIGTERM, 143, "rollout"),
+        (signal.SIGINT, 130, "update"),
+        pytest.param(signal.SIGINT, 130, "rollout", marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, 143, "update", marks=pytest.mark.slow),
+    ],
 )
 def test_one_signal_saves_and_leaves(number: int, code: int, phase: str, tmp_path: Path) -> None:
     """One signal to the group: what is whole is saved, the exit code tells, nobody is left, a resume goes on."""

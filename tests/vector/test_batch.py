@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from drill import Drill
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.vector.batch import cut
@@ -20,6 +20,7 @@ from shoal.vector.seeding import episode_seed
 from shoal.vector.serial import SerialVectorEnv
 
 
+@settings(deadline=None)
 @given(st.integers(1, 500), st.integers(1, 50))
 def test_cut_covers_everything_evenly(num_envs: int, parts: int) -> None:
     """Slices are contiguous, cover all, and differ in size by at most one."""

@@ -150,6 +150,22 @@ def test_a_crash_loop_ends(kind: str) -> None:
     assert len(built) <= 5
 
 
+def test_a_fault_in_the_last_step_is_a_restart_and_no_end() -> None:
+    """An episode that ends in the very step that breaks is broken, and the next one begins once, not twice."""
+
+    class BadInfo(TickEnv):
+        def step(self, action: Any) -> Any:
+            obs, reward, terminated, truncated, _ = super().step(action)
+            return obs, reward, terminated, truncated, [1] if terminated else {}
+
+    chunk = _chunk(lambda: BadInfo(1), seeds=[1], restart=True)
+    chunk.reset()
+    chunk.step()
+    assert chunk.block.restarted.tolist() == [True]
+    assert chunk.block.terminated.tolist() == [False]
+    assert chunk.block.episodes.tolist() == [1]
+
+
 def test_environments_of_different_spaces_are_refused() -> None:
     """The second environment must have the spaces of the first; those built before are closed."""
     closed: list[int] = []

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -40,6 +40,7 @@ def _same(a: Any, b: Any) -> bool:
     return a == b or (isinstance(a, float) and math.isnan(a) and math.isnan(b))
 
 
+@settings(deadline=None)
 @given(VALUES)
 def test_pack_and_back(value: Any) -> None:
     """Types, shapes, keys and bits survive; nothing is dropped."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium.vector import VectorEnv
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.vector.merge import add_info
@@ -23,6 +23,7 @@ VALUES = {
 }
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.fixed_dictionaries({}, optional=VALUES)), max_size=8))
 def test_equals_gymnasium_where_values_go_together(entries: list[tuple[int, dict[str, Any]]]) -> None:
     """With one type per key the result is Gymnasium's, array by array."""

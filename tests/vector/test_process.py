@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -313,10 +314,14 @@ def test_interrupt_between_send_and_recv() -> None:
     """Ctrl-C while waiting for a step leaves no stale answer: a step is refused, a reset clears."""
     env = ProcessVectorEnv([Sleepy] * 2, workers=2)
     env.reset(seed=0)
-    timer = threading.Timer(0.1, lambda: os.kill(os.getpid(), 2))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        env.step(np.zeros(2, int))
+    timer = threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores SIGINT
+    try:
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            env.step(np.zeros(2, int))
+    finally:
+        signal.signal(signal.SIGINT, before)
     with pytest.raises(RuntimeError, match="reset"):
         env.step(np.ones(2, int))
     obs, _ = env.reset(seed=0)
@@ -349,6 +354,8 @@ def test_close_while_a_step_is_in_flight() -> None:
     env.close()
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
     assert env.pids == []
+    assert env.block.memory is not None
+    assert env.block.memory.fd == -1
 
 
 def test_worker_output_and_exit_hooks_survive_close(capfd: pytest.CaptureFixture[str]) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.vector.seeding import Stream, env_keys, episode_seed, sequence
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**63 - 1), st.integers(0, 5000), st.integers(0, 10**6), st.sampled_from(Stream))
 def test_episode_seed_is_a_function_of_its_arguments(run: int, env: int, episode: int, stream: Stream) -> None:
     """The same arguments give the same 32-bit seed, whose top bit says evaluation."""

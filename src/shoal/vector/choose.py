@@ -14,7 +14,7 @@ from shoal.vector.launch import usable_cores
 _PROBE_S = 0.05  # time given to stepping one environment
 _TRIAL_S = 0.25  # time given to each backend where both could win
 _HAND_OFF_S = 60e-6  # waking workers and waiting for them: below this no split can pay
-_CLEAR_S = 5e-3  # a batch step this long is worth splitting whatever the hand-off costs
+_CLEAR_S = 20e-3  # a batch step this long is worth splitting whatever the hand-off costs
 
 
 def step_cost_s(env: VectorEnv[Any, Any, Any]) -> float:

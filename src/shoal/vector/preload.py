@@ -9,16 +9,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from types import FrameType
 
 import shoal.vector.worker  # noqa: F401  (what the workers share)
 
-
-def _nothing(number: int, frame: FrameType | None) -> None:
-    return None
-
-
 if any("multiprocessing.forkserver" in argument for argument in sys.orig_argv):
-    signal.signal(signal.SIGTERM, _nothing)
-    # Whoever else uses the server expects its children to be terminable.
-    os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+    # Blocked, not ignored or handled: whoever else uses the server expects its children to be terminable from their
+    # first instant, and what is sent to a child before it unblocks the signal waits for it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    os.register_at_fork(after_in_child=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM}))
