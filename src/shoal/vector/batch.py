@@ -148,7 +148,11 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
     def _checked_actions(self, actions: Any, rows: slice) -> list[Array]:
         checked = []
         for given, array in zip(self.block.action_layout.take_apart(actions), self.block.actions, strict=True):
-            given, shape = np.asarray(given), array[rows].shape
+            shape = (rows.stop - rows.start, *array.shape[1:])
+            if type(given) is np.ndarray and given.dtype is array.dtype and given.shape == shape:
+                checked.append(given)
+                continue
+            given = np.asarray(given)
             if given.shape != shape:
                 raise ValueError(
                     f"expected actions of shape {shape} for {shape[0]} environments of "
@@ -170,18 +174,17 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
             )
 
     def _send(self, part: int, actions: list[Array]) -> None:
-        rows, copies = self.slices[part], []
-        for given, array in zip(actions, self.block.actions, strict=True):
-            target = array[rows]
+        targets = [array[self.slices[part]] for array in self.block.actions]
+        for given, target in zip(actions, targets, strict=True):
             target[...] = given
-            copies.append(target.copy())
-        self._history.record(part, copies)
         self._in_flight[part] = True
         try:
             self._do_send(part)
         except EnvFault as fault:
             self._failed = fault
             raise
+        finally:  # while the workers are at it
+            self._history.record(part, [target.copy() for target in targets])
 
     def _receive(self, part: int) -> Infos:
         if not self._in_flight[part]:

@@ -84,6 +84,9 @@ def _work(connection: socket.socket, first: int, job: bytes) -> None:
             )
             for part, (start, factories) in enumerate(options["parts"])
         ]
+        if hasattr(os, "SCHED_BATCH"):
+            # A worker that is woken must not push the parent off its core before the other workers are woken too.
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         gc.freeze()  # what lives now lives for ever: keep the collector from walking it
         connection.sendall(DONE)
         _serve(connection, chunks)
