@@ -11,7 +11,7 @@ from torch import nn
 from shoal.config import PPOConfig
 from shoal.learn.actions import action_kind
 from shoal.learn.agent import CLIP, Agent, check_device
-from shoal.learn.network import ActorCritic, mlp
+from shoal.learn.network import ActorCritic, Trunk
 from shoal.learn.weights import load_weights, weights_of
 
 BOX, DISCRETE = spaces.Box(-9, 9, (3,)), spaces.Discrete(2)
@@ -76,7 +76,7 @@ def test_initial_std_of_a_gaussian_policy() -> None:
 def test_an_unknown_activation_is_refused() -> None:
     """By name, with those there are."""
     with pytest.raises(ValueError, match=r"expected an activation of tanh, relu, silu, got 'gelu'"):
-        mlp([1, 2], "gelu")
+        Trunk([1, 2], "gelu")
 
 
 def test_acting_uses_no_dropout() -> None:
