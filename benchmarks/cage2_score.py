@@ -1,8 +1,8 @@
-"""What `shoal train cage2` scores from scratch: three seeds, 4,000 episodes a cell, with the curve of score against CPU time.
+"""What `shoal train cage2` scores from scratch: three seeds, 4,000 episodes a cell, with score against CPU time.
 
-    python benchmarks/cage2_score.py                 the seeds that are still wanting, one after another
-    python benchmarks/cage2_score.py --seed 101 --out one.json   one seed, to a file of its own (for another machine)
-    python benchmarks/cage2_score.py --merge one.json ...        take such files into benchmarks/results
+python benchmarks/cage2_score.py                 the seeds that are still wanting, one after another
+python benchmarks/cage2_score.py --seed 101 --out one.json   one seed, to a file of its own (for another machine)
+python benchmarks/cage2_score.py --merge one.json ...        take such files into benchmarks/results
 """
 
 import argparse

@@ -162,14 +162,10 @@ def gpu_name() -> str | None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--machine", required=True, help="what to call this machine in the result file")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/compiled_on_gpu.json"))
-    parser.add_argument(
-        "--into", type=Path, default=None, help="write elsewhere than --out, which is only read"
-    )
+    parser.add_argument("--into", type=Path, default=None, help="write elsewhere than --out, which is only read")
     arguments = parser.parse_args()
     env = CartPole()
     runs = {"cpu": measure(OnCpu(env), env)}

@@ -9,7 +9,8 @@ import shoal
 runs = tempfile.mkdtemp()
 result = shoal.train("CartPole-v1", steps=30_000, seed=1, runs_dir=runs)
 score = shoal.evaluate(result.run, episodes=20)
-print(f"{result.steps:,} steps in {result.wall_s:.1f} s; held-out return {score['mean']:.0f} [{score['low']:.0f}, {score['high']:.0f}]")
+print(f"{result.steps:,} steps in {result.wall_s:.1f} s")
+print(f"held-out return {score['mean']:.0f} [{score['low']:.0f}, {score['high']:.0f}]")
 
 policy = shoal.load_policy(result.run)  # a callable: observation -> action
 env = gym.make("CartPole-v1")

@@ -13,7 +13,9 @@ from shoal.vector.layout import Array
 Defend = Callable[[Any, Array], Array]
 
 
-def cage2_policy(run: str | Path, runs_dir: str | Path = "runs", epoch: int | None = None) -> tuple[Defend, dict[str, str]]:
+def cage2_policy(
+    run: str | Path, runs_dir: str | Path = "runs", epoch: int | None = None
+) -> tuple[Defend, dict[str, str]]:
     """A cage2 run as a greedy defender `act(observations, begun)`, and the observations that it was trained on."""
     policy = load_policy(run, runs_dir=runs_dir, epoch=epoch)
     if policy.config.task != "cage2":

@@ -91,7 +91,7 @@ def evaluate(
     made, kwargs = (env, {}) if env is not None else environment(config.task, kwargs)
     if isinstance(made, str) and made not in gym.registry:
         raise ValueError(
-            f"the run was trained on an environment of its own, {config.task!r}, which is not registered with Gymnasium: "
+            f"the run was trained on an environment of its own, {config.task!r}, which Gymnasium does not know: "
             "evaluate it from Python with env=, as it was trained"
         )
     result: dict[str, Any] = {

@@ -114,7 +114,10 @@ def _page(run: Run, rows: list[dict[str, Any]], picture: str) -> str:
 def _events(events: list[dict[str, Any]]) -> str:
     if not events:
         return "<p>None: no fault, no restart, no alarm.</p>"
-    lines = [f"<li class='event'>{_text(e.get('at', ''))} {_text(e.get('event', ''))} {_text(e.get('text', ''))}</li>" for e in events]
+    lines = [
+        f"<li class='event'>{_text(e.get('at', ''))} {_text(e.get('event', ''))} {_text(e.get('text', ''))}</li>"
+        for e in events
+    ]
     return f"<ul>{''.join(lines[-200:])}</ul>"
 
 

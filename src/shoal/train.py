@@ -66,9 +66,10 @@ def train(
 ) -> Result:
     """Train PPO and keep everything in a run folder.
 
-    `options` are the flags of `shoal train` by name (`num_envs=64, seed=1, ...`). `env` may stand in for the task's id: a
-    function that makes one environment, a CompiledEnv or a VectorEnv. `network` is a module with `policy` and `value` (see
-    `shoal.learn.network.Network`). With `resume` a run goes on to the same bits; only its budget may be changed then.
+    `options` are the flags of `shoal train` by name (`num_envs=64, seed=1, ...`). `env` may stand in for the task's
+    id: a function that makes one environment, a CompiledEnv or a VectorEnv. `network` is a module with `policy` and
+    `value` (see `shoal.learn.network.Network`). With `resume` a run goes on to the same bits; only what does not
+    change the learning may be changed then, such as the budget.
     """
     said: list[str] = []
     if isinstance(network, str):  # the option of that name: separate or shared
@@ -110,7 +111,9 @@ def _run(
     status = "finished"
     reason: str | None = None
     try:
-        journal.console.header([f"run {run.path}", f"task {config.task}, {envs.num_envs} environments", *budget.header(), *said])
+        journal.console.header(
+            [f"run {run.path}", f"task {config.task}, {envs.num_envs} environments", *budget.header(), *said]
+        )
         with signals.catching(leave=getattr(envs, "kill", lambda: None)):
             learner = Learner(config, envs, network=network, interrupted=lambda: signals.received() is not None)
             if resuming:
@@ -188,7 +191,9 @@ def parse_env_kwargs(text: str) -> dict[str, Any]:
     try:
         kwargs = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"expected --env-kwargs as a JSON object like '{{\"g\": 9.81}}', got {text!r}: {error}") from None
+        raise ValueError(
+            f"expected --env-kwargs as a JSON object like '{{\"g\": 9.81}}', got {text!r}: {error}"
+        ) from None
     if not isinstance(kwargs, dict):
         raise ValueError(f"expected --env-kwargs as a JSON object, got {text!r}")
     return kwargs

@@ -36,7 +36,9 @@ def test_fused_gradients_by_finite_differences() -> None:
     def loss(*weights: torch.Tensor) -> torch.Tensor:
         names = [name for name, _ in network.named_parameters()]
         policy, value = (
-            torch.func.functional_call(_Call(network, part), {f"network.{n}": w for n, w in zip(names, weights, strict=True)}, features)
+            torch.func.functional_call(
+                _Call(network, part), {f"network.{n}": w for n, w in zip(names, weights, strict=True)}, features
+            )
             for part in ("policy", "value")
         )
         return policy.square().sum() + value.square().sum()

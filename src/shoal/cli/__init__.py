@@ -61,7 +61,7 @@ class EvaluateArgs:
     seed: int | None = None
     """Seed of the evaluation stream; default: the run's."""
     leaderboard: bool = False
-    """cage2: the challenge's protocol, 3 red agents x 30, 50 and 100 steps (1,000 episodes unless --episodes says otherwise)."""
+    """cage2: the challenge's protocol, 3 red agents x 30, 50 and 100 steps (--episodes of each, default 1,000)."""
     simulator: Literal["shoal", "cyborg"] = "shoal"
     """cage2: play in the compiled simulator, or in the real CybORG if it is installed."""
     runs_dir: str = "runs"
@@ -96,7 +96,10 @@ def evaluate(args: list[str], as_json: bool) -> int:
     if as_json:
         print(json.dumps(result, allow_nan=False))
         return 0
-    print(f"{result['task']}, epoch {result['epoch']}, {result['episodes']} held-out episodes, evaluation seed {result['seed']}")
+    print(
+        f"{result['task']}, epoch {result['epoch']}, {result['episodes']} held-out episodes, "
+        f"evaluation seed {result['seed']}"
+    )
     print(f"{'':15}{'mean':>10}  {'95 % interval':^21}{'median':>10}{'worst':>10}{'best':>10}{'length':>9}")
     for mode in ("deterministic", "sampled"):
         row = result[mode]
@@ -202,4 +205,3 @@ def _usage() -> str:
 def _fail(text: str, code: int) -> None:
     print(f"shoal: {text}", file=sys.stderr)
     sys.exit(code)
-

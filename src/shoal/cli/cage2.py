@@ -101,14 +101,22 @@ def score(args: list[str], as_json: bool) -> int:
 
 def leaderboard_lines(name: str, result: dict[str, Any]) -> list[str]:
     """The challenge's table for people."""
-    lines = [f"rules: {result['rules']}", f"{'red':<9}{'steps':>6}{'mean':>9}  {'95 % interval':^20}{'median':>8}{'5 %':>9}{'worst':>9}"]
+    lines = [
+        f"rules: {result['rules']}",
+        f"{'red':<9}{'steps':>6}{'mean':>9}  {'95 % interval':^20}{'median':>8}{'5 %':>9}{'worst':>9}",
+    ]
     for cell in result["cells"]:
         bounds = f"[{cell['low']:.2f}, {cell['high']:.2f}]"
         lines.append(
-            f"{cell['red']:<9}{cell['horizon']:>6}{cell['mean']:>9.2f}  {bounds:^20}{cell['median']:>8.1f}{cell['q05']:>9.1f}{cell['worst']:>9.1f}"
+            f"{cell['red']:<9}{cell['horizon']:>6}{cell['mean']:>9.2f}  {bounds:^20}"
+            f"{cell['median']:>8.1f}{cell['q05']:>9.1f}{cell['worst']:>9.1f}"
         )
     total = result["sum"]
-    lines += ["", f"sum of the nine means {total['mean']:.2f}, 95 % interval [{total['low']:.2f}, {total['high']:.2f}]", ""]
+    lines += [
+        "",
+        f"sum of the nine means {total['mean']:.2f}, 95 % interval [{total['low']:.2f}, {total['high']:.2f}]",
+        "",
+    ]
     rows = [{"name": name, "sum": total["mean"], "rules": result["rules"]}, *result["published"]]
     for row in sorted(rows, key=lambda row: -row["sum"]):
         lines.append(f"{row['sum']:>8.2f}  {'-> ' if row['name'] == name else ''}{row['name']} ({row['rules']})")

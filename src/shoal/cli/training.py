@@ -35,7 +35,11 @@ def _new(args: list[str]) -> Any:
     if gives_budget(args):
         default = without_budget(default)
     options = options_class(default.task)
-    config = parse(TrainConfig, args, "shoal train TASK", default) if options is None else _with_flags(args, default, options)
+    config = (
+        parse(TrainConfig, args, "shoal train TASK", default)
+        if options is None
+        else _with_flags(args, default, options)
+    )
     from shoal.train import train as run
 
     return run(config=config, command=shlex.join(["shoal", *sys.argv[1:]]))
@@ -49,7 +53,9 @@ def _with_flags(args: list[str], default: Any, options: type[Any]) -> Any:
     both_kinds = [("config", TrainConfig), ("task_options", options)]
     Both = dataclasses.make_dataclass("Both", both_kinds, frozen=True, namespace={"__doc__": "One training run."})
     given, _ = take(args, "--env-kwargs")
-    both: Any = parse(Both, args, f"shoal train {default.task}", Both(default, options(**json.loads(default.env_kwargs))))
+    both: Any = parse(
+        Both, args, f"shoal train {default.task}", Both(default, options(**json.loads(default.env_kwargs)))
+    )
     if given is not None:
         raise ValueError(f"{default.task} has flags of its own ({_flags(options)}): use them in place of --env-kwargs")
     return dataclasses.replace(both.config, env_kwargs=options_to_kwargs(both.task_options))

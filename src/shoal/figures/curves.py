@@ -30,5 +30,5 @@ def curve(axis: Axes, rows: Sequence[dict[str, Any]], key: str, label: str) -> N
 def target_line(axis: Axes, value: float) -> None:
     """A dashed line at a target."""
     axis.axhline(value, color=MUTED, linestyle="--", linewidth=1.2)
-    place = {"xycoords": ("axes fraction", "data"), "xytext": (0, -3), "textcoords": "offset points"}
+    place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "xytext": (0, -3), "textcoords": "offset points"}
     axis.annotate(f"target {value:g}", (0.01, value), va="top", fontsize=8, color=LABEL, **place)

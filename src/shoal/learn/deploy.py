@@ -54,7 +54,7 @@ class DeployedPolicy:
 def load_policy(
     run: str | Path, *, epoch: int | None = None, network: nn.Module | None = None, runs_dir: str | Path = "runs"
 ) -> DeployedPolicy:
-    """The newest policy of a run, or that of an epoch kept. A run of a network of your own needs that module as `network`."""
+    """The newest policy of a run, or that of an epoch kept. A network of your own is given as `network`."""
     folder = Run.open(run, Path(runs_dir))
     config: TrainConfig = from_dict(folder.config).replace(device="cpu")
     kept = folder.checkpoints

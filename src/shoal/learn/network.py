@@ -71,13 +71,13 @@ class ActorCritic(nn.Module):
 
 
 class Trunk(nn.Sequential):
-    """Linear layers with an activation after each, whose gradient is one node of the graph instead of one per operation."""
+    """Linear layers with an activation after each, whose gradient is one node of the graph."""
 
     def __init__(self, sizes: Sequence[int], activation: str) -> None:
         if activation not in ACTIVATIONS:
             raise ValueError(f"expected an activation of {', '.join(ACTIVATIONS)}, got {activation!r}")
         layers: list[nn.Module] = []
-        for before, after in zip(sizes[:-1], sizes[1:], strict=True):
+        for before, after in itertools.pairwise(sizes):
             layers += [nn.Linear(before, after), ACTIVATIONS[activation]()]
         super().__init__(*layers)
         self.activation = activation
@@ -85,7 +85,7 @@ class Trunk(nn.Sequential):
     def forward(self, features: Tensor) -> Tensor:
         """Hidden features `[B, width]`."""
         if self.activation == "silu" or not torch.is_grad_enabled() or features.requires_grad or len(self) == 0:
-            hidden: Tensor = super().forward(features)
+            hidden: Tensor = super().forward(features)  # type: ignore[no-untyped-call]
             return hidden
         weights = [tensor for layer in self if isinstance(layer, nn.Linear) for tensor in (layer.weight, layer.bias)]
         fused: Tensor = _FusedTrunk.apply(features, self.activation, *weights)  # type: ignore[no-untyped-call]
@@ -109,7 +109,7 @@ class _FusedTrunk(torch.autograd.Function):
         return outputs[-1]
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         outputs, weights = ctx.saved_tensors[: ctx.depth + 1], ctx.saved_tensors[ctx.depth + 1 :]
         grads: list[Tensor | None] = []
         grad = grad.clone()  # written over below; autograd may hold on to its own

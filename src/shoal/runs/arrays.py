@@ -36,9 +36,7 @@ _DTYPES: dict[str, np.dtype[Any]] = {
 def check_name(name: str) -> None:
     """A tensor's name may one day become a file's: no way up, no absolute path, nothing invisible."""
     if not 0 < len(name) <= MOST_NAME_CHARACTERS or not name.isprintable() or name == "__metadata__":
-        raise ValueError(
-            f"tensor name {name[:80]!r}: expected 1 to {MOST_NAME_CHARACTERS} printable characters"
-        )
+        raise ValueError(f"tensor name {name[:80]!r}: expected 1 to {MOST_NAME_CHARACTERS} printable characters")
     if ".." in name or name.startswith("/") or "\\" in name:
         raise ValueError(f"tensor name {name!r}: '..', a leading '/' and '\\' are not allowed")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TextIO
 
 from rich.console import Console as RichConsole
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -90,9 +90,7 @@ class Console:
         self._rich: RichConsole | None = None
         self._live: Live | None = None
         if terminal:
-            self._rich = _Terminal(
-                file=stream, force_terminal=True, markup=False, emoji=False, highlight=False
-            )
+            self._rich = _Terminal(file=stream, force_terminal=True, markup=False, emoji=False, highlight=False)
 
     def header(self, lines: Iterable[str]) -> None:
         """What is about to run, before the first row."""
@@ -158,7 +156,7 @@ class Console:
         for _ in range(4):
             bar.add_column(no_wrap=True)
         total = self._total_steps  # None where the budget is in episodes: then only the steps so far are known
-        share = [] if total is None else [
+        share: list[RenderableType] = [] if total is None else [
             ProgressBar(total=max(1, total), completed=steps, width=20),
             Text(f"{100 * steps / max(1, total):3.0f} %"),
         ]  # fmt: skip

@@ -33,9 +33,7 @@ class Damaged(Exception):
 
 def describe(epoch: int, files: Mapping[str, bytes]) -> dict[str, Any]:
     """The manifest of these files, sealed with a digest of itself."""
-    entries = {
-        name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)} for name, data in files.items()
-    }
+    entries = {name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)} for name, data in files.items()}
     body = {"schema": SCHEMA, "written_by": f"shoal {shoal_version()}", "epoch": epoch, "files": entries}
     return {**body, "sha256": hashlib.sha256(to_json(body)).hexdigest()}
 

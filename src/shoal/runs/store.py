@@ -154,9 +154,7 @@ class Run:
         self.lock()
         path = self.path / "metrics.jsonl"
         rows, lines = jsonl.parse(path), jsonl.lines(path)
-        kept = [
-            line + b"\n" for row, line in zip(rows, lines, strict=True) if (row.get("epoch") or 0) <= epoch
-        ]
+        kept = [line + b"\n" for row, line in zip(rows, lines, strict=True) if (row.get("epoch") or 0) <= epoch]
         replace_atomically(path, b"".join(kept))
         return len(lines) - len(kept)
 
@@ -190,8 +188,7 @@ def _claim(root: Path, name: str | None, task: str) -> Path:
             (root / name).mkdir()
         except FileExistsError:
             raise FileExistsError(
-                f"the run {name} already exists in {root}: continue it with --resume {name}, "
-                "or choose another name"
+                f"the run {name} already exists in {root}: continue it with --resume {name}, or choose another name"
             ) from None
         return root / name
     safe = re.sub(r"[^A-Za-z0-9._-]+", "-", task).lstrip(".-")[:50] or "run"

@@ -14,7 +14,9 @@ class Task:
 
     name: str
     about: str
-    make: str = ""  # "module:function" from the environment's arguments to what make_vec takes; else the name is a Gymnasium id
+    make: str = (
+        ""  # "module:function" from the environment's arguments to what make_vec takes; else the name is a Gymnasium id
+    )
     options: str = ""  # "module:Dataclass" whose fields are flags and, as JSON, the environment's arguments
 
 

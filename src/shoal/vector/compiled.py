@@ -104,9 +104,7 @@ class CompiledVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             self._seed(chosen, [int(seed)] * n, env_keys(int(seed), n, self.stream))
         elif seed is not None:
             if len(seed) != n:
-                raise ValueError(
-                    f"seed: expected an int or a list of {n} ints, one an environment, got {len(seed)}"
-                )
+                raise ValueError(f"seed: expected an int or a list of {n} ints, one an environment, got {len(seed)}")
             keys = np.array([env_keys(int(one), 1, self.stream)[0] for one in seed], np.uint64)
             self._seed(chosen, [int(one) for one in seed], keys)
         obs, mask = self._empty()
@@ -115,9 +113,7 @@ class CompiledVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             raise self._not_finite(status, obs)
         return {"obs": obs, "action_mask": mask} if self._masked else obs, {}
 
-    def step(
-        self, actions: Any, out: Any = None
-    ) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+    def step(self, actions: Any, out: Any = None) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """One step of every environment: (obs, float32[N], terminated bool[N], truncated bool[N], infos).
 
         `out`: where to write the observations, an array (a dict of arrays for a Dict space) such as a row
@@ -260,9 +256,7 @@ class CompiledVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         return ended
 
     def _wrong_action(self) -> ValueError:
-        low, high = (
-            self._layout.config[name][0].reshape(self._layout.action_shape) for name in ("low", "high")
-        )
+        low, high = (self._layout.config[name][0].reshape(self._layout.action_shape) for name in ("low", "high"))
         fits = (self._actions >= low) & (self._actions <= high)
         i = int(np.flatnonzero(~fits.reshape(self.num_envs, -1).all(1))[0])
         return ValueError(

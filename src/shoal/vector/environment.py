@@ -72,9 +72,7 @@ class Layout:
     """The memory of one environment, as its class declares it."""
 
     slot: np.dtype[Any]  # state and bookkeeping of one environment
-    config: (
-        np.ndarray
-    )  # config[1]: what all environments share; read by the kernels, so changing it recompiles nothing
+    config: np.ndarray  # config[1]: what all environments share; read by the kernels, so changing it recompiles nothing
     obs_shape: tuple[int, ...]
     obs_dtype: np.dtype[Any]
     mask_shape: tuple[int, ...]  # (0,) without an action mask: the kernels always get an array
@@ -136,9 +134,7 @@ def layout(env: CompiledEnv) -> Layout:
     config["low"][0], config["high"][0] = low.ravel(), high.ravel()
     for name in env.params.names or () if env.params is not None else ():
         config["params"][name][0] = env.param_values[name]
-    return Layout(
-        slot, config, obs_space.shape, np.dtype(obs_space.dtype), mask_shape, masked, action_shape, low.dtype
-    )
+    return Layout(slot, config, obs_space.shape, np.dtype(obs_space.dtype), mask_shape, masked, action_shape, low.dtype)
 
 
 def _action_bounds(env: CompiledEnv) -> tuple[tuple[int, ...], np.ndarray, np.ndarray]:
@@ -150,9 +146,7 @@ def _action_bounds(env: CompiledEnv) -> tuple[tuple[int, ...], np.ndarray, np.nd
         return space.nvec.shape, space.start.astype(np.int64), (space.start + space.nvec - 1).astype(np.int64)
     if isinstance(space, gym.spaces.Box) and len(space.shape) == 1:
         return space.shape, space.low, space.high
-    raise TypeError(
-        f"{env.name}.action_space: expected Discrete, MultiDiscrete or Box of one dimension, got {space}"
-    )
+    raise TypeError(f"{env.name}.action_space: expected Discrete, MultiDiscrete or Box of one dimension, got {space}")
 
 
 def _aligned(dtype: np.dtype[Any]) -> np.dtype[Any]:

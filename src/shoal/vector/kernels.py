@@ -52,9 +52,7 @@ def not_finite(values: Any) -> Any:
     return count
 
 
-def step_one(
-    slots: Any, i: Any, action: Any, obs: Any, mask: Any, final_obs: Any, final_mask: Any, config: Any
-) -> Any:
+def step_one(slots: Any, i: Any, action: Any, obs: Any, mask: Any, final_obs: Any, final_mask: Any, config: Any) -> Any:
     """Step environment i and, where its episode ends, begin the next: (reward, terminated, truncated,
     finite).
 

@@ -55,9 +55,7 @@ class Linker:
         # Numba imports a function's module when it reads machine code from disk; the user's may be a script.
         names: dict[str, Any] = {"__name__": __name__}
         cells = tuple(types.CellType() for _ in function.__closure__ or ())
-        rebuilt = types.FunctionType(
-            function.__code__, names, function.__name__, function.__defaults__, cells or None
-        )
+        rebuilt = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, cells or None)
         rebuilt.__qualname__ = function.__qualname__
         # Entered before its callees, so that functions may call each other in a circle.
         self._linked[function] = linked = (jit or self._jit)(rebuilt, function)
@@ -66,9 +64,7 @@ class Linker:
         for name in sorted(set(_global_names(function.__code__))):
             if name in function.__globals__:
                 names[name] = self._value(function, name, function.__globals__[name])
-        for cell, name, old in zip(
-            cells, function.__code__.co_freevars, function.__closure__ or (), strict=True
-        ):
+        for cell, name, old in zip(cells, function.__code__.co_freevars, function.__closure__ or (), strict=True):
             cell.cell_contents = self._value(function, name, old.cell_contents)
         return linked
 

@@ -22,13 +22,9 @@ class CompiledSingleEnv(gym.Env[Any, Any]):
             self.envs.single_observation_space,
             self.envs.single_action_space,
         )
-        self._next: Any = (
-            None  # the first observation of the episode that the vector environment has begun already
-        )
+        self._next: Any = None  # the first observation of the episode that the vector environment has begun already
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode; the seed makes it and those after it reproducible."""
         super().reset(seed=seed)
         if seed is None and self._next is not None:

@@ -51,7 +51,7 @@ def space_from_data(data: dict[str, Any]) -> spaces.Space[Any]:
     if kind == "Box":
         dtype, shape = np.dtype(data["dtype"]), tuple(data["shape"])
         low, high = (_unbound(data[side], shape, dtype) for side in ("low", "high"))
-        return spaces.Box(low, high, shape, dtype)  # type: ignore[arg-type]
+        return spaces.Box(low, high, shape, dtype)
     raise ValueError(f"unknown space kind {kind!r}")
 
 

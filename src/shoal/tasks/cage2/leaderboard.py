@@ -11,8 +11,8 @@ from shoal.tasks.cage2.env import HORIZONS
 from shoal.tasks.cage2.minds import REDS
 from shoal.tasks.cage2.network import RULES
 from shoal.tasks.cage2.options import environment
+from shoal.vector.launch import usable_cores
 from shoal.vector.make import make_vec
-from shoal.vector.process import usable_cores
 from shoal.vector.seeding import Stream
 
 # Sums that others have published (WORKFLOWS.md); scores under different rules are not comparable.
