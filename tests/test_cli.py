@@ -146,5 +146,6 @@ def test_import_is_light() -> None:
 
 def test_verbs_can_be_called_whatever_was_imported_before() -> None:
     """`shoal.train(...)` works although train.py is a module of the same name."""
-    code = "import shoal, shoal.train; from shoal.evaluate import interval; assert callable(shoal.train); assert callable(shoal.evaluate)"
+    code = "import shoal, shoal.train; from shoal.evaluate import interval; "
+    code += "assert callable(shoal.train) and callable(shoal.evaluate)"
     subprocess.run([sys.executable, "-c", code], check=True)
