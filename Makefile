@@ -26,6 +26,7 @@ lint: $(STAMP)
 bench: $(STAMP)  ## every benchmark group with its bars
 	$(BIN)/shoal bench vector
 	$(BIN)/shoal bench ppo
+	$(BIN)/shoal bench cage2
 
 examples: $(STAMP)
 	for script in examples/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done

@@ -1,4 +1,4 @@
-"""Measured on this machine, backends and peers side by side: `shoal bench vector`, `shoal bench ppo`."""
+"""Measured on this machine, backends and peers side by side: `shoal bench vector`, `ppo`, `cage2`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-GROUPS = ("vector", "ppo")
+GROUPS = ("vector", "ppo", "cage2")
 
 
 def run(group: str, *, full: bool = False, say: Callable[[str], None] = lambda text: None) -> list[dict[str, Any]]:
@@ -21,6 +21,10 @@ def run(group: str, *, full: bool = False, say: Callable[[str], None] = lambda t
         from shoal.bench import vector
 
         return [row.to_json() for row in vector.run(say)]
+    if group == "cage2":
+        from shoal.bench import cage2
+
+        return [row.to_json() for row in cage2.run(say)]
     from shoal.bench import ppo
 
     return [row.to_json() for row in ppo.run(say, full)]

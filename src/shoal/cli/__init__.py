@@ -137,7 +137,7 @@ class BenchArgs:
     """Measure this machine: a group of benchmarks with its bars."""
 
     group: str
-    """vector or ppo."""
+    """vector, ppo or cage2."""
     full: bool = False
     """Run the long learning results again instead of reading the stored ones."""
 
@@ -188,7 +188,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str], bool], int], str]] = {
     "tasks": (tasks, "tasks: what can be trained"),
     "report": (report, "report RUN: write a run's page again"),
     "cage2": (cage2, "cage2 replay|play|score: recordings of the real CybORG, episodes in words, scripted defenders"),
-    "bench": (bench, "bench vector|ppo: measure this machine, peers side by side"),
+    "bench": (bench, "bench vector|ppo|cage2: measure this machine, peers side by side"),
 }
 
 

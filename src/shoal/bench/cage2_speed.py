@@ -1,7 +1,5 @@
 """Simulator speed of cage2: random Blue, observations included, B_line and Meander.
 
-python benchmarks/cage2_speed.py [--json]
-
 Actions are drawn beforehand. Each figure is the best of ROUNDS short rounds, since anything else that runs on the
 machine only ever makes a round slower; the median of the rounds stands beside it. Single-threaded rounds are timed
 with the process's own CPU clock, threaded ones with the wall clock.
@@ -9,14 +7,14 @@ with the process's own CPU clock, threaded ones with the wall clock.
 
 from __future__ import annotations
 
-import json
 import statistics
-import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from shoal.bench.rows import Row
 from shoal.tasks.cage2.env import make_vec
 
 ROUNDS = 15
@@ -43,32 +41,24 @@ def rates(num_envs: int, features: str, red: str, threads: int = 1, clock: Any =
     return found
 
 
-def measure() -> list[dict[str, Any]]:
+def rows(say: Callable[[str], None]) -> list[Row]:
     """One row per features, red and number of environments, and the gain of two threads."""
-    rows = []
+    found_rows = []
     for features, bar in BARS.items():
         for red in ("bline", "meander"):
             for num_envs in (256, 4096):
                 found = rates(num_envs, features, red)
                 name = f"cage2 {features}, {red}, {num_envs} environments, one core"
-                rows.append(_row(name, max(found), "steps/s", bar, statistics.median(found)))
+                found_rows.append(_row(name, max(found), "steps/s", bar, statistics.median(found)))
+                say(name)
     for red in ("bline", "meander"):
         # Alternating, so that a slow minute of the machine touches both.
         turns = [[max(rates(4096, "plain", red, threads, time.perf_counter)) for threads in (1, 2)] for _ in range(3)]
         gains = [two / one for one, two in turns]
         name = f"cage2 plain, {red}, 4096 environments, two threads over one"
-        rows.append(_row(name, max(gains), "x", THREADED, statistics.median(gains)))
-    return rows
+        found_rows.append(_row(name, max(gains), "x", THREADED, statistics.median(gains)))
+    return found_rows
 
 
-def _row(name: str, value: float, unit: str, bar: float, median: float) -> dict[str, Any]:
-    return {"name": name, "value": value, "unit": unit, "bar": bar, "holds": value >= bar, "median": median}
-
-
-if __name__ == "__main__":
-    measured = measure()
-    if "--json" in sys.argv:
-        print(json.dumps(measured, indent=1))
-    else:
-        for row in measured:
-            print(f"{row['name']}: {row['value']:.4g} {row['unit']} (bar {row['bar']:.3g}, median {row['median']:.4g})")
+def _row(name: str, value: float, unit: str, bar: float, median: float) -> Row:
+    return Row(name, value, unit, bar, detail={"median": median})
