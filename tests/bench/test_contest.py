@@ -43,7 +43,7 @@ def test_turns_give_a_ratio_per_round() -> None:
         Contestant("ready", "shoal.bench.contestants:FirstReady", **options) as ready,
     ):
         found = interleave([ideal, shoal, ready], 3, 0.2)
-    assert len(found) == 3
+    assert 3 <= len(found) <= 5  # a busy machine gets up to half as many rounds again
     for name in ("shoal", "ready"):
         assert all(0.2 < ratio < 1.3 for ratio in ratios(found, name, "ideal", "cpu_s"))
 
