@@ -311,12 +311,13 @@ def test_forked_worker_does_not_keep_the_lock(tmp_path: Path) -> None:
 
 
 def test_layer_imports_nothing_above_it() -> None:
-    """shoal.runs, TensorBoard included, adds neither torch nor other parts of shoal to what `import shoal` brings in."""
+    """shoal.runs, TensorBoard included, adds neither torch nor other parts of shoal to `import shoal`."""
     pytest.importorskip("tensorboard")
     script = (
         "import sys, shoal; before = set(sys.modules);"
         "import shoal.runs.tracking, shoal.runs.console, tensorboard.summary.writer.record_writer;"
-        "print(sorted(n for n in set(sys.modules) - before if n.split('.')[0] in ('torch', 'gymnasium', 'numba', 'wandb')"
+        "print(sorted(n for n in set(sys.modules) - before"
+        " if n.split('.')[0] in ('torch', 'gymnasium', 'numba', 'wandb')"
         " or n.startswith('shoal.') and not n.startswith('shoal.runs')))"
     )
     environment = {**os.environ, "PYTHONPATH": SOURCE}
