@@ -34,7 +34,7 @@ def measure(episodes: int = EPISODES, seed: int = SEED) -> list[dict[str, Any]]:
                 z = 0.0 if (ours == theirs["mean"]).all() else float("inf")
             else:
                 error = np.hypot(ours.std(ddof=1) / np.sqrt(episodes), theirs["se"])
-                z = abs(float(ours.mean() - theirs["mean"]) / error)
+                z = abs(float((ours.mean() - theirs["mean"]) / error))
             rows.append(
                 {
                     "name": f"{name} at {horizon} steps",

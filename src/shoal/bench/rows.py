@@ -32,7 +32,7 @@ class Row:
         """Whether the value reaches the bar; None without a bar or a value."""
         if self.bar is None or self.value is None:
             return None
-        return self.value >= self.bar if self.better == "higher" else self.value <= self.bar
+        return bool(self.value >= self.bar if self.better == "higher" else self.value <= self.bar)
 
     def to_json(self) -> dict[str, Any]:
         """As `--json` prints it; the value keeps four significant digits, `holds` is of the whole number."""

@@ -217,9 +217,14 @@ class Learner:
             "skipped_in_a_row": self.ppo.skipped_in_a_row,
             "restored_in_a_row": self.ppo.restored_in_a_row,
             "spaces": self._spaces(),
+            "features": self._features_version(),
             "elapsed_s": self.elapsed_s,
         }
         return tensors, meta
+
+    def _features_version(self) -> str | None:
+        """The version that an environment gives its observation features, where it has one (docs/cage2.md)."""
+        return getattr(getattr(self.env, "env", None), "features", None)
 
     def _spaces(self) -> list[dict[str, Any]]:
         return [space_to_data(self.env.single_observation_space), space_to_data(self.env.single_action_space)]
@@ -234,6 +239,11 @@ class Learner:
                 f"the checkpoint is of an environment with observations and actions {saved}; this one has "
                 f"{self.env.single_observation_space} and {self.env.single_action_space}. Resume with the environment "
                 "of the run"
+            )
+        if meta.get("features") != self._features_version():
+            raise ValueError(
+                f"the checkpoint was trained on features {meta.get('features')}, this environment gives "
+                f"{self._features_version()}: the same numbers would mean other things. Train anew"
             )
         load_weights(self.agent.network, part("network"))
         self.ppo.set_state(part("optimiser"))
