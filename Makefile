@@ -31,7 +31,7 @@ bench: $(STAMP)  ## every benchmark group with its bars
 examples: $(STAMP)
 	for script in examples/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-# torch first, by its exact version: anything else would pull gigabytes of CUDA libraries.
+# torch first, by its exact version, so that no other package's range brings in another build of it.
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt setuptools wheel

@@ -8,6 +8,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.vector import VectorEnv
 from torch import nn
 
 from shoal import _make_callable
@@ -61,7 +62,8 @@ def interval(values: Array, seed: int = 0) -> tuple[float, float]:
     (1.0, 1.0)
     """
     rng = np.random.default_rng(seed)
-    means = values[rng.integers(0, len(values), (_RESAMPLES, len(values)))].mean(1)
+    chunks = [values[rng.integers(0, len(values), (500, len(values)))].mean(1) for _ in range(_RESAMPLES // 500)]
+    means = np.concatenate(chunks)
     low, high = np.quantile(means, (0.025, 0.975))
     return float(low), float(high)
 
@@ -84,6 +86,8 @@ def evaluate(
     """
     if episodes < 1 or num_envs < 1:
         raise ValueError(f"expected at least 1 episode and 1 environment, got {episodes} and {num_envs}")
+    if isinstance(env, VectorEnv):
+        raise ValueError("expected env= as a function that makes one environment: a VectorEnv's seeds are its own")
     policy = load_policy(run, network=network, runs_dir=runs_dir)
     config = policy.config
     seed = config.run.seed if seed is None else seed

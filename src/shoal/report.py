@@ -49,7 +49,10 @@ def _episodes(run: Run) -> str:
     from shoal.figures.episode import episode_figure
     from shoal.tasks.cage2.commands import play
 
-    defend, options = cage2_policy(run.path)
+    try:
+        defend, options = cage2_policy(run.path)
+    except ValueError as error:  # a network of the user's own: there is nothing here to rebuild it from
+        return f"<p>No episode drawn: {_text(error)}</p>"
     parts = ["<h2>A held-out episode against each attacker</h2>"]
     for red in ("bline", "meander"):
         svg = _svg(episode_figure(play(defend, red=red, **options)["picture"]))
@@ -61,9 +64,6 @@ def _episodes(run: Run) -> str:
 def _picture(rows: list[dict[str, Any]], config: dict[str, Any]) -> str:
     if not rows:
         return ""
-    import matplotlib
-
-    matplotlib.use("svg")
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 7.5), layout="constrained")

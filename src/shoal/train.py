@@ -44,7 +44,7 @@ class Result:
     episodes: int
     mean_return: float | None  # of the last 100 training episodes
     restarts: int  # environments rebuilt after a fault
-    cpu_s: float  # of this process and its workers, training only
+    cpu_s: float  # of this process and its workers, from building the environments on, without the report
     wall_s: float
     signal: int | None = None
 
@@ -72,6 +72,8 @@ def train(
     change the learning may be changed then, such as the budget.
     """
     said: list[str] = []
+    if config is not None and options:
+        raise ValueError(f"expected config= or options, got both ({', '.join(options)}): use config.replace(...)")
     if isinstance(network, str):  # the option of that name: separate or shared
         network, options = None, {**options, "network": network}
     if resume is not None:
@@ -103,11 +105,12 @@ def _run(
     said: list[str],
     stream: TextIO,
 ) -> Result:
+    threads_before = torch.get_num_threads()
     torch.set_num_threads(choose_threads(config.ppo))
     budget = Budget.of(config)
     journal = Journal(run, config, budget, stream)
-    envs = make_envs(config, env, said.append)
     clock = _Clock()
+    envs = make_envs(config, env, said.append)
     status = "finished"
     reason: str | None = None
     try:
@@ -118,6 +121,10 @@ def _run(
             learner = Learner(config, envs, network=network, interrupted=lambda: signals.received() is not None)
             if resuming:
                 journal.restore(learner, reshard=reshard)
+                run.set_config(to_dict(config))
+                for line in said:
+                    if line.startswith("changed "):
+                        run.note({"event": "changed", "text": line})
             else:
                 learner.start()
             journal.open(learner)
@@ -140,8 +147,12 @@ def _run(
         except EnvFault as fault:  # all is saved by now: a bad farewell is noted, not a failed run
             journal.tell(f"closing the environments failed: {fault}", event="close failed")
         journal.close()
+        torch.set_num_threads(threads_before)
     cpu_s, wall_s = clock.cpu_s(), clock.wall_s()
-    write_report(run)
+    try:
+        write_report(run)
+    except (OSError, ValueError) as error:  # the run itself is done and saved
+        run.note({"event": "report failed", "text": str(error)})
     returns = learner.tracker.recent_returns
     return Result(
         run=str(run.path),
@@ -199,7 +210,7 @@ def parse_env_kwargs(text: str) -> dict[str, Any]:
     return kwargs
 
 
-# What a resumed run may change: none of it alters what is learned from a given stream of data.
+# What a resumed run may change. Of these only the budget alters the learning: the schedules follow it.
 _CHANGEABLE = {
     *("steps", "epochs", "episodes", "target_return", "runs_dir", "save_interval", "keep", "log_interval", "track"),
     *("on_save_error", "backend", "workers", "env_threads", "start_method", "step_timeout", "on_fault", "max_restarts"),

@@ -24,7 +24,7 @@ def run(group: str, *, full: bool = False, say: Callable[[str], None] = lambda t
     if group == "cage2":
         from shoal.bench import cage2
 
-        return [row.to_json() for row in cage2.run(say)]
+        return [row.to_json() for row in cage2.run(say, full)]
     from shoal.bench import ppo
 
     return [row.to_json() for row in ppo.run(say, full)]

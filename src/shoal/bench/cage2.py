@@ -15,7 +15,7 @@ PPO_BARS = {"plain": 40_000.0, "memory": 20_000.0}  # steps/s end to end on two 
 _EPOCHS = 8
 
 
-def run(say: Callable[[str], None]) -> list[Row]:
+def run(say: Callable[[str], None], full: bool = False) -> list[Row]:
     """All rows; scores learnt from scratch are read from benchmarks/results."""
     return [
         *replayed(say),
@@ -23,7 +23,7 @@ def run(say: Callable[[str], None]) -> list[Row]:
         *cage2_speed.rows(say),
         *ppo_speed(say),
         *cage2_heuristic.rows(say),
-        *cage2_score.rows(),
+        *cage2_score.rows(say, full),
     ]
 
 

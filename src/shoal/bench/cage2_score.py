@@ -17,8 +17,10 @@ BAR, LIMIT_S = -54.5, 1200.0  # the sum of the nine means, within twenty minutes
 SEEDS = (101, 102, 103)
 
 
-def rows() -> list[Row]:
-    """The stored result, marked as such."""
+def rows(say: Callable[[str], None], full: bool) -> list[Row]:
+    """The stored result, marked as such; with `full` every seed is learnt again."""
+    if full:
+        return summarise(missing([], say, lambda runs: None))
     result = stored.read(NAME)
     return summarise([]) if result is None else stored.as_stored(summarise(result["runs"]), result)
 
@@ -30,11 +32,11 @@ def summarise(runs: Sequence[dict[str, Any]]) -> list[Row]:
     if len(runs) < len(SEEDS):
         note = f"{len(runs)} of {len(SEEDS)} seeds stored: python benchmarks/{NAME}.py goes on"
         return [Row(title, None, "sum", BAR, note=note)]
-    in_time = [run["sum"] if run["wall_s"] <= LIMIT_S else float("-inf") for run in runs]
     mean = sum(run["sum"] for run in runs) / len(runs)
     note = ", ".join(f"seed {run['seed']}: {run['sum']:.2f} in {run['wall_s']:.0f} s" for run in runs)
     return [
-        Row(title, min(in_time), "sum", BAR, note=note),
+        Row(title, min(run["sum"] for run in runs), "sum", BAR, note=note),
+        Row("cage2 from scratch, longest of the seeds", max(run["wall_s"] for run in runs), "s", LIMIT_S, "lower"),
         Row("cage2 from scratch, mean of the seeds (target -52)", mean, "sum", None),
     ]
 

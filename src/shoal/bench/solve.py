@@ -59,6 +59,9 @@ def pair(seed: int, say: Callable[[str], None]) -> dict[str, Any]:
 
 def summarise(runs: Sequence[dict[str, Any]]) -> list[Row]:
     """The bar's row (on how many seeds it took at most half), and what the seeds took."""
+    if not runs:
+        note = "no time was left in this group"
+        return [Row(_title(QUICK_SEEDS), None, "seeds", float(len(QUICK_SEEDS)), note=note)]
     seeds = [run["seed"] for run in runs]
     # An SB3 run that spent its 100,000 steps unsolved counts with what it used: to its favour.
     shares = [run["shoal"]["cpu_s"] / run["sb3"]["cpu_s"] if run["shoal"]["solved"] else None for run in runs]

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     as_json, rest = switch(rest, "--json")
     try:
         sys.exit(COMMANDS[name][0](rest, as_json))
-    except (ValueError, TypeError, FileNotFoundError, FileExistsError, ModuleNotFoundError) as error:
+    except (ValueError, FileNotFoundError, FileExistsError, ImportError) as error:
         _fail(str(error), 2)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -59,10 +59,10 @@ class EvaluateArgs:
     num_envs: int = 1
     """Environments that play them."""
     seed: int | None = None
-    """Seed of the evaluation stream; default: the run's."""
+    """Seed of the evaluation stream; default: the run's (0 with --leaderboard)."""
     leaderboard: bool = False
     """cage2: the challenge's protocol, 3 red agents x 30, 50 and 100 steps (--episodes of each, default 1,000)."""
-    simulator: Literal["shoal", "cyborg"] = "shoal"
+    simulator: Literal["shoal", "cyborg"] | None = None
     """cage2: play in the compiled simulator, or in the real CybORG if it is installed."""
     runs_dir: str = "runs"
     """Folder that holds the run folders."""
@@ -76,9 +76,9 @@ def evaluate(args: list[str], as_json: bool) -> int:
 
         found = leaderboard(
             given.run,
-            episodes=given.episodes or 1000,
+            episodes=1000 if given.episodes is None else given.episodes,
             seed=given.seed or 0,
-            simulator=given.simulator,
+            simulator=given.simulator or "shoal",
             runs_dir=given.runs_dir,
         )
         print(json.dumps(found, allow_nan=False) if as_json else "\n".join(leaderboard_lines(given.run, found)))
@@ -87,10 +87,10 @@ def evaluate(args: list[str], as_json: bool) -> int:
 
     result = score(
         given.run,
-        episodes=given.episodes or 100,
+        episodes=100 if given.episodes is None else given.episodes,
         num_envs=given.num_envs,
         seed=given.seed,
-        simulator=given.simulator if given.simulator != "shoal" else None,
+        simulator=given.simulator,
         runs_dir=given.runs_dir,
     )
     if as_json:

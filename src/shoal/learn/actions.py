@@ -16,6 +16,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from shoal.vector.errors import Unsupported
+
 FORBIDDEN = -1e9  # a logit whose probability is exactly 0 in float32; -inf would make 0 * log 0 a NaN
 
 
@@ -142,7 +144,7 @@ class Gaussian:
         return torch.randn((*shape, self.num_noise), generator=generator)
 
     def mask(self, params: Tensor, mask: Tensor) -> Tensor:
-        raise TypeError("an action mask makes sense for Discrete and MultiDiscrete actions only, the space is a Box")
+        raise Unsupported("an action mask makes sense for Discrete and MultiDiscrete actions only, the space is a Box")
 
     def sample(self, params: Tensor, noise: Tensor) -> Tensor:
         mean, log_std = params.chunk(2, -1)
@@ -191,7 +193,7 @@ def action_kind(space: spaces.Space[Any]) -> ActionKind:
         return MultiCategorical([2] * int(space.shape[0]))
     if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
         return Gaussian(space)
-    raise TypeError(
+    raise Unsupported(
         f"PPO here acts in Discrete, one-dimensional MultiDiscrete or MultiBinary, and float Box spaces; got {space}. "
         "Wrap the environment to change its action space."
     )

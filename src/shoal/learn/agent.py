@@ -18,6 +18,7 @@ from shoal.learn.actions import action_kind
 from shoal.learn.features import Features
 from shoal.learn.network import ActorCritic
 from shoal.learn.normalise import RunningMoments
+from shoal.vector.errors import Unsupported
 from shoal.vector.layout import Array
 
 CLIP = 10.0  # normalised observations are cut off here: an outlier must not blow up the network
@@ -53,7 +54,7 @@ class Agent:
                 )
         for method in ("policy", "value"):
             if not callable(getattr(network, method, None)):
-                raise TypeError(
+                raise Unsupported(
                     f"a network needs the methods policy(features) -> [B, {self.kind.num_params}] and "
                     f"value(features) -> [B]; {type(network).__name__} has no {method}"
                 )

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from torch import Tensor
 from torch.nn import functional
 
+from shoal.vector.errors import Unsupported
 from shoal.vector.layout import Array, Layout
 
 MASK_KEY = "action_mask"
@@ -45,7 +46,7 @@ class Features:
                 self._parts.append((leaf, "number", scale))
                 self.size += int(np.prod(shape))
         if self.size == 0:
-            raise TypeError(f"expected an observation with something to see beside {MASK_KEY!r}, got {space}")
+            raise Unsupported(f"expected an observation with something to see beside {MASK_KEY!r}, got {space}")
         only = self._parts[0]
         self._plain = len(self._parts) == 1 and only[1:] == ("number", 1.0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -30,18 +31,15 @@ def choose_threads(config: PPOConfig) -> int:
 
 def free_memory_bytes() -> int:
     """Memory that this process could still take: the machine's, or its container's if that is less."""
-    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-    meminfo = Path("/proc/meminfo")
+    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2  # where nothing tells: half of all there is
+    meminfo, container = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
     if meminfo.exists():
         for line in meminfo.read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 free = int(line.split()[1]) * 1024
-    for limit, used in (("memory.max", "memory.current"),):
-        try:
-            root = Path("/sys/fs/cgroup")
-            free = min(free, int((root / limit).read_text()) - int((root / used).read_text()))
-        except (OSError, ValueError):
-            continue  # no container limit
+    with contextlib.suppress(OSError, ValueError):  # no container, or one without a limit
+        limit, used = ((container / name).read_text() for name in ("memory.max", "memory.current"))
+        free = min(free, int(limit) - int(used))
     return max(free, 0)
 
 
@@ -77,7 +75,7 @@ def check_memory(config: TrainConfig, observation_space: object, action_space: o
 def choose_num_envs(
     config: TrainConfig, step_cost_s: float, observation_space: object, action_space: object, say: Callable[[str], None]
 ) -> int:
-    """`--num-envs auto`: the smallest power of two that keeps the cores busy nine tenths of the time, within memory.
+    """`--num-envs auto`: cores, doubled until they are kept busy nine tenths of the time, within memory.
 
     A batch step costs about N * step / cores in the environments and a fixed overhead beside them.
     """

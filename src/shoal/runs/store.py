@@ -114,6 +114,11 @@ class Run:
         hint = f"Did you mean: {', '.join(near)}?" if near else "There is no run there yet."
         raise FileNotFoundError(f"no run {_shown(text)} in {root}, nor a run folder of that path. {hint}")
 
+    def set_config(self, config: Mapping[str, Any]) -> None:
+        """What the run goes on with, after a resume that changed something."""
+        self.lock()
+        replace_atomically(self.path / "config.json", to_json(dict(config)))
+
     def lock(self) -> None:
         """Become the only process that writes here, or raise `Locked` naming the one that does."""
         self._lock.acquire()

@@ -6,9 +6,11 @@ on others (tests/learning).
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from shoal.config import TrainConfig
+from shoal.tasks import options_class, options_to_kwargs
 
 DEFAULT: dict[str, Any] = {"steps": 500_000}
 
@@ -75,6 +77,9 @@ BUDGETS = ("steps", "epochs", "episodes")
 def config_for(task: str, **options: Any) -> TrainConfig:
     """The settings of `shoal train TASK`: the preset, then the options given by flat name."""
     config = TrainConfig(task=task).replace(**{**DEFAULT, **PRESETS.get(task, {})})
+    own = options_class(task)
+    if own is not None:  # the task's own flags at their defaults: the same run from Python as from the command line
+        config = config.replace(env_kwargs=options_to_kwargs(own(**json.loads(config.env_kwargs))))
     if any(options.get(name) is not None for name in BUDGETS):
         config = without_budget(config)
     return config.replace(**options)

@@ -7,6 +7,10 @@ import traceback
 from typing import Any
 
 
+class Unsupported(TypeError, ValueError):
+    """A space or a network of a kind that shoal cannot work with; the message says which kinds it can."""
+
+
 class EnvFault(RuntimeError):
     """A fault of one environment. Names the environment, its worker, its seed and its step.
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from shoal.vector.errors import DtypeError, NotFinite, ShapeError
+from shoal.vector.errors import DtypeError, NotFinite, ShapeError, Unsupported
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Path = tuple[Any, ...]
@@ -47,7 +47,7 @@ class Layout:
         elif isinstance(space, _LEAVES):
             self.leaves.append((path, tuple(space.shape or ()), np.dtype(space.dtype)))
         else:
-            raise TypeError(
+            raise Unsupported(
                 f"a space of type {type(space).__name__} at {self._name(path)} cannot be laid out as arrays. Expected "
                 "Box, Discrete, MultiDiscrete, MultiBinary, or Dict/Tuple of them; wrap the environment to flatten it."
             )

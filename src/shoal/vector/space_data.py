@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from shoal.vector.errors import Unsupported
+
 
 def space_to_data(space: spaces.Space[Any]) -> dict[str, Any]:
     """A space as JSON-ready data.
@@ -32,7 +34,7 @@ def space_to_data(space: spaces.Space[Any]) -> dict[str, Any]:
             "low": _bound(space.low),
             "high": _bound(space.high),
         }
-    raise TypeError(f"a space of type {type(space).__name__} cannot be written down: {space}")
+    raise Unsupported(f"a space of type {type(space).__name__} cannot be written down: {space}")
 
 
 def space_from_data(data: dict[str, Any]) -> spaces.Space[Any]:

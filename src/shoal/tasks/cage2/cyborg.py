@@ -42,7 +42,8 @@ class CyborgEnv(gym.Env[Any, int]):
     """Scenario2 of an installed CybORG, with the options and spaces of `env.make`.
 
     It has no seed argument: Python's and NumPy's global generators are seeded before each construction and
-    reset, from this environment's own generator, so an environment in a process of its own is reproducible.
+    reset, from this environment's own generator, and kept for it from step to step, so an environment is reproducible
+    whatever else runs in its process.
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012
@@ -59,7 +60,7 @@ class CyborgEnv(gym.Env[Any, int]):
         self.observation_space, self.action_space = options.observation_space, options.action_space
         self.horizons, self.shares = options.horizons, options.shares
         self.remembers, self.masks = features == "memory", mask == "useful"
-        self._wrapper_of = _load()
+        self._wrapper_of = load()
         self._wrappers: dict[str, Any] = {}  # by red agent; building one takes a second
         self._memory = np.zeros(1, MEMORY).view(np.recarray)[0]
         self._steps = self._horizon = 0
@@ -77,6 +78,7 @@ class CyborgEnv(gym.Env[Any, int]):
             self._wrappers[self.red] = self._wrapper_of(self.red)
             _seed_globals(episode_seed)
         bits = _checked_bits(self._wrappers[self.red].reset())
+        self._generators = _globals()
         forget(self._memory)
         return self._observation(bits), {"red": self.red}
 
@@ -84,7 +86,9 @@ class CyborgEnv(gym.Env[Any, int]):
         """One step; terminated at the horizon. The real `done` is never True and is not asked."""
         if not 0 <= int(action) < NUM_ACTIONS:
             raise ValueError(f"action: expected 0..{NUM_ACTIONS - 1}, got {action}")
+        _set_globals(self._generators)  # other environments of this process draw from them too
         observed, reward, _, _ = self._wrappers[self.red].step(int(action))
+        self._generators = _globals()
         bits = _checked_bits(observed)
         remember_bits(self._memory, bits, int(action))
         self._steps += 1
@@ -110,7 +114,7 @@ class CyborgEnv(gym.Env[Any, int]):
         return {"obs": out, "action_mask": mask}
 
 
-def _load() -> Any:
+def load() -> Any:
     """A function that builds the challenge's wrapper for a red agent; CyborgMissing without CybORG."""
     try:
         package = importlib.import_module("CybORG")
@@ -125,6 +129,15 @@ def _load() -> Any:
         return wrappers.ChallengeWrapper(env=cyborg, agent_name="Blue")
 
     return build
+
+
+def _globals() -> tuple[Any, Any]:
+    return random.getstate(), np.random.get_state()  # noqa: NPY002
+
+
+def _set_globals(states: tuple[Any, Any]) -> None:
+    random.setstate(states[0])
+    np.random.set_state(states[1])  # noqa: NPY002
 
 
 def _seed_globals(seed: int) -> None:

@@ -28,7 +28,7 @@ from shoal.vector.seeding import Stream
 HORIZONS = (30, 50, 100)  # the challenge's
 MAX_HORIZONS = 8
 MAX_HORIZON = 30_000  # memory counts the steps of hosts in int16
-MIX = (0.47, 0.47, 0.06)  # default shares of bline, meander, sleep in red="mixed" (PLAY.md)
+MIX = (0.47, 0.47, 0.06)  # default shares of bline, meander, sleep in red="mixed"
 
 PARAMS = np.dtype(
     [

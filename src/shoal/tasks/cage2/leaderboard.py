@@ -15,7 +15,7 @@ from shoal.vector.launch import usable_cores
 from shoal.vector.make import make_vec
 from shoal.vector.seeding import Stream
 
-# Sums that others have published (WORKFLOWS.md); scores under different rules are not comparable.
+# Sums that others have published; scores under different rules are not comparable.
 FINAL_RULES = "final challenge rules"
 PUBLISHED = (
     {"name": "CardiffUni", "sum": -54.57, "rules": FINAL_RULES},
@@ -49,6 +49,16 @@ def rollout(
     played = environment(simulator, horizon=longest, red=red, features=features, mask=mask)
     backend = "compiled" if simulator == "shoal" else "process"
     envs = make_vec(played, num_envs, backend=backend, stream=Stream.EVALUATE)
+    try:
+        batches = _play(envs, act, episodes, seed)
+    finally:
+        envs.close()
+    return np.concatenate(batches)[:episodes]
+
+
+def _play(envs: Any, act: Callable[[Any, np.ndarray], np.ndarray], episodes: int, seed: int) -> list[np.ndarray]:
+    """float64[environment, 3] per batch of whole episodes."""
+    num_envs, longest = envs.num_envs, max(HORIZONS)
     batches = []
     for batch in range(-(-episodes // num_envs)):
         observations, _ = envs.reset(seed=seed if batch == 0 else None)
@@ -59,8 +69,7 @@ def rollout(
             tenths[:, step] = np.rint(rewards * 10)
             begun = np.zeros(num_envs, np.bool_)
         batches.append(np.stack([tenths[:, :h].sum(axis=1) / 10 for h in HORIZONS], axis=1))
-    envs.close()
-    return np.concatenate(batches)[:episodes]
+    return batches
 
 
 def summarise(returns: Mapping[str, np.ndarray]) -> dict[str, Any]:

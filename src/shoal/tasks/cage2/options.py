@@ -37,7 +37,8 @@ def environment(simulator: str = "shoal", **options: Any) -> Any:
 
         return make(**options)
     if simulator == "cyborg":
-        from shoal.tasks.cage2.cyborg import CyborgEnv
+        from shoal.tasks.cage2.cyborg import CyborgEnv, load
 
+        load()  # refuses here, in one line, where CybORG is not installed
         return functools.partial(CyborgEnv, **options)
     raise ValueError(f"simulator: expected shoal or cyborg, got {simulator!r}")
