@@ -153,3 +153,47 @@ def test_verbs_can_be_called_whatever_was_imported_before() -> None:
     code = "import shoal, shoal.train; from shoal.evaluate import interval; "
     code += "assert callable(shoal.train) and callable(shoal.evaluate)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_resumed_run_remembers_its_new_budget(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """After `--resume --steps MORE` the folder says so, and a plain `--resume` has nothing left to do."""
+    run("train", "CartPole-v1", *SMALL, "--steps", "128", "--runs-dir", str(tmp_path), "--name", "r")
+    run("train", "--resume", str(tmp_path / "r"), "--steps", "384")
+    assert json.loads((tmp_path / "r" / "config.json").read_text())["run"]["steps"] == 384
+    assert "changed steps: 128 -> 384" in (tmp_path / "r" / "events.jsonl").read_text()
+    capsys.readouterr()
+    run("train", "--resume", str(tmp_path / "r"), "--json")
+    assert last_json(capsys.readouterr().out)["reason"] == "budget of 384 steps spent"
+
+
+def test_a_task_has_the_same_defaults_from_python_and_from_the_command_line(tmp_path: Path) -> None:
+    """cage2's own flags are written down whichever way the run was started."""
+    import shoal
+    from shoal.tasks.presets import config_for
+
+    small = ["--num-envs", "4", "--rollout-steps", "8", "--minibatch-size", "16", "--steps", "32"]
+    run("train", "cage2", *small, "--runs-dir", str(tmp_path), "--name", "typed")
+    options = {"num_envs": 4, "rollout_steps": 8, "minibatch_size": 16, "steps": 32}
+    shoal.train("cage2", **options, runs_dir=str(tmp_path), name="called")
+    typed, called = (json.loads((tmp_path / name / "config.json").read_text()) for name in ("typed", "called"))
+    assert typed["env_kwargs"] == called["env_kwargs"] == config_for("cage2").env_kwargs
+    assert json.loads(typed["env_kwargs"])["horizon"] == [30, 50, 100]
+
+
+def test_cage2_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Replay of a recording, an episode in words with its picture, and wrong usage."""
+    recording = Path(__file__).parent / "data" / "cage2" / "traces_Sleep_sleep.npz"
+    run("cage2", "replay", str(recording), "--json")
+    assert last_json(capsys.readouterr().out)["mismatches"] == 0
+    picture = tmp_path / "e.png"
+    run("cage2", "play", "decoy-first", "--horizon", "12", "--picture", str(picture))
+    printed = capsys.readouterr().out
+    assert "blue deploys" in printed
+    assert picture.stat().st_size > 1000
+    run("cage2", "play", "nobody", code=2)
+    run("cage2", "replay", str(tmp_path / "nothing.npz"), code=2)
+    run("cage2", "dance", code=2)
+    run("train", "cage2", "--horizon", "0", "--runs-dir", str(tmp_path), code=2)
+    assert "horizon" in capsys.readouterr().err
+    run("train", "cage2", "--simulator", "cyborg", "--runs-dir", str(tmp_path), code=2)
+    assert "pip install" in capsys.readouterr().err

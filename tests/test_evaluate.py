@@ -117,3 +117,17 @@ def test_held_out_environments_use_the_evaluation_stream() -> None:
     envs.reset(seed=3)
     assert (envs.block.seeds >> 31 == 1).all()
     envs.close()
+
+
+def test_a_vector_env_is_refused(run: str) -> None:
+    """Its seeds are its own, so nothing could be said to be held out."""
+    with pytest.raises(ValueError, match="makes one environment"):
+        shoal.evaluate(run, env=gym.vector.SyncVectorEnv([Seeded]))
+
+
+def test_a_config_and_options_together_are_refused() -> None:
+    """Neither is dropped silently."""
+    from shoal.tasks.presets import config_for
+
+    with pytest.raises(ValueError, match="got both"):
+        shoal.train(config=config_for("CartPole-v1"), seed=7)
