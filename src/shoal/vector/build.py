@@ -122,7 +122,7 @@ def _build_cpu(
     on_compile: Callable[[str], None] | None,
 ) -> Kernels:
     started = time.perf_counter()
-    file = _cache_file(env.name, fingerprint)
+    file = cache_file(env.name, fingerprint)
     cached = file is not None and any(file.parent.glob(f"__pycache__/{file.stem}.*.nbi"))
     if on_compile is not None and not cached:
         on_compile(f"compiling {env.name}: a few seconds, once")
@@ -151,7 +151,7 @@ def _njit(kernel: Any, arguments: tuple[Any, ...], file: Path | None) -> Any:
     return compiled
 
 
-def _cache_file(name: str, fingerprint: str) -> Path | None:
+def cache_file(name: str, fingerprint: str) -> Path | None:
     """The file that stands for these kernels in the cache folder, or None where that cannot be written."""
     folder = Path(os.environ.get("SHOAL_CACHE_DIR") or Path.home() / ".cache" / "shoal") / "kernels"
     file = folder / f"{name}_{fingerprint[:40]}.py"

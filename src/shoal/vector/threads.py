@@ -7,17 +7,13 @@ used: its workers spin between calls, which cost 25x at 256 cheap environments o
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 from collections.abc import Callable
 from typing import Any
 
+from shoal.vector.launch import usable_cores
+
 HAND_OFF_S = 100e-6  # a thread must save well more than its waking costs (10 to 20 us)
-
-
-def usable_cores() -> int:
-    """The cores this process may run on, which in a container are fewer than the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def worthwhile(step_s: float, num_envs: int) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.vector.build import _cache_file
+from shoal.vector.build import cache_file
 from shoal.vector.link import Linker
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
@@ -40,7 +40,7 @@ def _build(function: Any, types: tuple[Any, ...]) -> Any:
     kernel = linker.link(function, lambda rebuilt, _: rebuilt)
     depends = (linker.fingerprint, numba.__version__, np.__version__, platform.python_version(),
                numba.config.BOUNDSCHECK, numba.config.OPT)  # fmt: skip
-    file = _cache_file(function.__name__, hashlib.sha256(repr(depends).encode()).hexdigest())
+    file = cache_file(function.__name__, hashlib.sha256(repr(depends).encode()).hexdigest())
     if file is not None:
         # Numba keeps machine code beside the file a function says it comes from.
         kernel.__code__ = kernel.__code__.replace(co_filename=str(file))
