@@ -1,0 +1,1 @@
+"""Routing: one problem definition, one independent checker, several oracles behind one batched interface."""
