@@ -25,8 +25,8 @@ class VectorConfig:
     """Where they step; "auto" measures a few steps and picks."""
     workers: int | None = None
     """Worker processes of the process backend; default: the usable cores."""
-    env_threads: int = 1
-    """Threads of the compiled backend."""
+    env_threads: int | Literal["auto"] = 1
+    """Threads of the compiled backend; "auto" uses the usable cores where that pays."""
     slices: Literal["lockstep", "double", "ready"] = "lockstep"
     """lockstep: all together. double: two halves, acting overlaps stepping. ready: act for each worker as
     soon as it is done (the run is then labelled inexact)."""
@@ -49,7 +49,8 @@ class VectorConfig:
             _whole("num_envs", self.num_envs, 1)
         if self.workers is not None:
             _whole("workers", self.workers, 1)
-        _whole("env_threads", self.env_threads, 1)
+        if self.env_threads != "auto":
+            _whole("env_threads", self.env_threads, 1)
         _whole("max_restarts", self.max_restarts, 0)
         _whole("restart_window", self.restart_window, 1)
         _number("step_timeout", self.step_timeout, above=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from typing import TextIO
 
 from shoal.budget import Budget
@@ -22,9 +23,16 @@ BLOWN_UP_KL = 0.5
 class Journal:
     """Records and saves one run."""
 
-    def __init__(self, run: Run, config: TrainConfig, budget: Budget, stream: TextIO) -> None:
+    def __init__(
+        self,
+        run: Run,
+        config: TrainConfig,
+        budget: Budget,
+        stream: TextIO,
+        rows: Sequence[tuple[str, str, str]] = (),
+    ) -> None:
         self.run, self.config, self.budget = run, config, budget
-        self.console = Console(budget.total_steps, config.run.log_interval, stream)
+        self.console = Console(budget.total_steps, config.run.log_interval, stream, extra=rows)
         self.trackers: list[Tracker] = [self.console]
         self.saved_epoch = -1
         self._alarms: set[str] = set()

@@ -108,9 +108,9 @@ def _run(
     threads_before = torch.get_num_threads()
     torch.set_num_threads(choose_threads(config.ppo))
     budget = Budget.of(config)
-    journal = Journal(run, config, budget, stream)
     clock = _Clock()
     envs = make_envs(config, env, said.append)
+    journal = Journal(run, config, budget, stream, getattr(envs, "console_rows", ()))
     status = "finished"
     reason: str | None = None
     try:

@@ -5,6 +5,7 @@ Training, evaluation and deployment all act through this class, so they cannot d
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from shoal.vector.errors import Unsupported
 from shoal.vector.layout import Array
 
 CLIP = 10.0  # normalised observations are cut off here: an outlier must not blow up the network
+OwnNetwork = tuple[str, dict[str, Any]]  # "shoal.module:function" that makes a task's own network, and its options
 VALUE_CHUNK = 16_384  # rows per forward pass when valuing a whole rollout: it stays in the cache
 
 
@@ -36,6 +38,7 @@ class Agent:
         *,
         init_seed: int = 0,
         network: nn.Module | None = None,
+        own_network: OwnNetwork | None = None,
     ) -> None:
         self.features = Features(observation_space)
         self.kind = action_kind(action_space)
@@ -44,14 +47,18 @@ class Agent:
         if network is None:
             with torch.random.fork_rng(devices=[]):  # initialisation draws from torch's global generator
                 torch.manual_seed(init_seed)
-                network = ActorCritic(
-                    self.features.size,
-                    self.kind,
-                    hidden=config.hidden,
-                    activation=config.activation,
-                    shared=config.network == "shared",
-                    initial_std=config.initial_std,
-                )
+                if own_network is not None:
+                    place, options = own_network
+                    network = _maker(place)(observation_space, action_space, config, **options)
+                else:
+                    network = ActorCritic(
+                        self.features.size,
+                        self.kind,
+                        hidden=config.hidden,
+                        activation=config.activation,
+                        shared=config.network == "shared",
+                        initial_std=config.initial_std,
+                    )
         for method in ("policy", "value"):
             if not callable(getattr(network, method, None)):
                 raise Unsupported(
@@ -124,6 +131,14 @@ class Agent:
         _, shape, _ = self.features.layout.leaves[leaf]
         if int(np.prod(shape)) != self.kind.num_masks:
             raise ValueError(f"expected an action_mask of {self.kind.num_masks} entries, got shape {shape} in {space}")
+
+
+def _maker(place: str) -> Any:
+    """The function "shoal.module:name" that makes a task's own network. Nothing outside shoal is ever imported."""
+    module, _, name = place.partition(":")
+    if module.split(".")[0] != "shoal" or not name.isidentifier():
+        raise ValueError(f"expected a network's maker as shoal.module:function, got {place!r}")
+    return getattr(importlib.import_module(module), name)
 
 
 def check_device(name: str) -> None:

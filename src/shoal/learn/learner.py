@@ -12,7 +12,7 @@ from gymnasium.vector import VectorEnv
 from torch import nn
 
 from shoal.config import TrainConfig
-from shoal.learn.agent import Agent, check_device
+from shoal.learn.agent import Agent, OwnNetwork, check_device
 from shoal.learn.gae import gae, next_values
 from shoal.learn.normalise import RewardScale
 from shoal.learn.ppo import PPO, Batch
@@ -45,6 +45,7 @@ class Learner:
             ppo,
             init_seed=_word(seed, Stream.INIT),
             network=network,
+            own_network=self._own_network(),
         )
         self.ppo = PPO(self.agent.network, self.agent.kind, ppo)
         self.noise = torch.Generator().manual_seed(_word(seed, Stream.ACT))
@@ -134,6 +135,8 @@ class Learner:
             rollout = self.collector.rollout
             leaves = [tensor[:-1].flatten(0, 1) for tensor in rollout.tensors]
             self.agent.learn_scale(self.agent.features.encode(leaves).numpy()[rollout.valid.ravel()])
+        if hasattr(self.env, "after_rollout"):
+            metrics |= self.env.after_rollout(progress)
         self.collector.carry_over()
         self.mark()
         return metrics
@@ -218,6 +221,7 @@ class Learner:
             "restored_in_a_row": self.ppo.restored_in_a_row,
             "spaces": self._spaces(),
             "features": self._features_version(),
+            "network": self._own_network(),
             "elapsed_s": self.elapsed_s,
         }
         return tensors, meta
@@ -225,6 +229,10 @@ class Learner:
     def _features_version(self) -> str | None:
         """The version that an environment gives its observation features, where it has one (docs/cage2.md)."""
         return getattr(getattr(self.env, "env", None), "features", None)
+
+    def _own_network(self) -> OwnNetwork | None:
+        """Who makes the network, for an environment that brings one of its own."""
+        return getattr(self.env, "policy_network", None)
 
     def _spaces(self) -> list[dict[str, Any]]:
         return [space_to_data(self.env.single_observation_space), space_to_data(self.env.single_action_space)]

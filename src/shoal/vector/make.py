@@ -6,13 +6,14 @@ import copy
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.vector import VectorEnv
 
 from shoal.vector.chunk import EnvFactory
+from shoal.vector.launch import usable_cores
 from shoal.vector.process import ProcessVectorEnv
 from shoal.vector.seeding import Stream
 from shoal.vector.serial import SerialVectorEnv
@@ -26,7 +27,7 @@ def make_vec(
     *,
     backend: str = "auto",
     workers: int | None = None,
-    env_threads: int = 1,
+    env_threads: int | Literal["auto"] = 1,
     slices: str = "lockstep",
     start_method: str | None = None,
     step_timeout_s: float = 300.0,
@@ -56,6 +57,12 @@ def make_vec(
     if isinstance(env, VectorEnv):
         say(f"the environment is a {type(env).__name__} already: it is used as it is")
         return env
+    if hasattr(env, "make_vector"):  # steps all environments in one call of its own
+        if backend not in ("auto", "compiled"):
+            raise ValueError(f"{env} steps all its environments at once: expected --backend auto, got {backend}")
+        batched: VectorEnv[Any, Any, Any] = env.make_vector(num_envs, threads=_count(env_threads), stream=stream)
+        say(f"backend compiled: all {num_envs} environments step in one call, {_count(env_threads)} thread(s)")
+        return batched
     if _is_compiled(env):
         if backend not in ("auto", "compiled"):
             raise ValueError(f"{env} is a compiled environment: expected --backend compiled or auto, got {backend}")
@@ -92,6 +99,10 @@ def make_vec(
 
         return choose(lambda: SerialVectorEnv(factories[:1], **common), len(factories), serial, process, workers, say)
     return serial() if backend == "serial" else process()
+
+
+def _count(threads: int | str) -> int:
+    return usable_cores() if threads == "auto" else int(threads)
 
 
 def find_spec(name: str) -> EnvSpec:
@@ -151,7 +162,7 @@ def _is_compiled(env: Any) -> bool:
 
 
 def _make_compiled(
-    env: Any, num_envs: int, threads: int, stream: Stream, kwargs: dict[str, Any]
+    env: Any, num_envs: int, threads: int | Literal["auto"], stream: Stream, kwargs: dict[str, Any]
 ) -> VectorEnv[Any, Any, Any]:
     if isinstance(env, str):
         mode = "vector_entry_point"
