@@ -114,6 +114,9 @@ class PPOConfig:
     """Separate networks for policy and value, or one trunk with two heads."""
     initial_std: float = 1.0
     """Standard deviation of a continuous policy at the start (in the scaled action range)."""
+    auto_scale: bool = False
+    """Carry epochs, minibatch, learning rate and budget over from the task's own number of environments to
+    --num-envs, so that the number of updates stays; every choice is printed."""
     device: Literal["cpu", "cuda", "mps"] = "cpu"
     """Where the learner runs."""
     torch_threads: int | None = None

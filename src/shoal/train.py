@@ -26,7 +26,7 @@ from shoal.report import write_report
 from shoal.runs.store import Run
 from shoal.runs.tracking import check_names
 from shoal.tasks import environment
-from shoal.tasks.presets import BUDGETS, config_for, without_budget
+from shoal.tasks.presets import BUDGETS, auto_scaled, config_for, without_budget
 from shoal.vector.choose import step_cost_s
 from shoal.vector.errors import EnvFault
 from shoal.vector.make import make_vec
@@ -250,6 +250,10 @@ def _settle(config: TrainConfig, env: Any, say: Callable[[str], None]) -> TrainC
         spaces = probe.single_observation_space, probe.single_action_space
         if config.vector.num_envs == "auto":
             config = config.replace(num_envs=choose_num_envs(config, step_cost_s(probe), *spaces, say))
+        if config.ppo.auto_scale:
+            config, lines = auto_scaled(config)
+            for line in lines:
+                say(line)
         say(check_memory(config, *spaces))
     finally:
         probe.close()

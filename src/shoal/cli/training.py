@@ -48,14 +48,16 @@ def _new(args: list[str]) -> Any:
 def _with_flags(args: list[str], default: Any, options: type[Any]) -> Any:
     """A task's own flags stand beside the common ones and become the environment's arguments."""
     from shoal.config import TrainConfig
-    from shoal.tasks import options_to_kwargs
+    from shoal.tasks import options_to_kwargs, settings
 
     both_kinds = [("config", TrainConfig), ("task_options", options)]
     Both = dataclasses.make_dataclass("Both", both_kinds, frozen=True, namespace={"__doc__": "One training run."})
     given, _ = take(args, "--env-kwargs")
-    both: Any = parse(
-        Both, args, f"shoal train {default.task}", Both(default, options(**json.loads(default.env_kwargs)))
-    )
+    prog, own = f"shoal train {default.task}", options(**json.loads(default.env_kwargs))
+    both: Any = parse(Both, args, prog, Both(default, own))
+    follows = settings(default.task, both.task_options)
+    if follows != settings(default.task, own):  # defaults that follow from the task's flags; flags by hand still win
+        both = parse(Both, args, prog, Both(default.replace(**follows), own))
     if given is not None:
         raise ValueError(f"{default.task} has flags of its own ({_flags(options)}): use them in place of --env-kwargs")
     return dataclasses.replace(both.config, env_kwargs=options_to_kwargs(both.task_options))

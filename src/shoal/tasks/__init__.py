@@ -18,11 +18,21 @@ class Task:
         ""  # "module:function" from the environment's arguments to what make_vec takes; else the name is a Gymnasium id
     )
     options: str = ""  # "module:Dataclass" whose fields are flags and, as JSON, the environment's arguments
+    settings: str = (
+        ""  # "module:function" from those options to settings that follow from them, below flags given by hand
+    )
 
 
 TASKS = {
     task.name: task
     for task in (
+        Task(
+            "rides",
+            "negotiate time windows with riders of a dial-a-ride service",
+            make="shoal.tasks.rides.options:environment",
+            options="shoal.tasks.rides.options:RidesOptions",
+            settings="shoal.tasks.rides.options:settings",
+        ),
         Task(
             "cage2",
             "defend a network: CybORG's CAGE Challenge 2, compiled and exact",
@@ -49,6 +59,13 @@ def options_class(task: str) -> type[Any] | None:
     """The dataclass of a task's own flags, if it has any."""
     place = TASKS[task].options if task in TASKS else ""
     return _load(place) if place else None
+
+
+def settings(task: str, options: Any) -> dict[str, Any]:
+    """Settings of a run that follow from its task's options."""
+    place = TASKS[task].settings if task in TASKS else ""
+    found: dict[str, Any] = _load(place)(options) if place else {}
+    return found
 
 
 def _load(place: str) -> Any:

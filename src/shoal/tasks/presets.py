@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shoal.config import TrainConfig
-from shoal.tasks import options_class, options_to_kwargs
+from shoal.config import TrainConfig, VectorConfig
+from shoal.tasks import options_class, options_to_kwargs, settings
 
-DEFAULT: dict[str, Any] = {"steps": 500_000}
+DEFAULT: dict[str, Any] = {"steps": 500_000}  # an own budget in a preset takes its place
 
 PRESETS: dict[str, dict[str, Any]] = {
     "CartPole-v1": {
@@ -69,6 +69,21 @@ PRESETS["cage2"] = {
     "activation": "relu",
     "steps": 12_000_000,
 }
+PRESETS["rides"] = {
+    "num_envs": 64,
+    "env_threads": "auto",
+    "rollout_steps": 30,
+    "gamma": 1.0,
+    "policy_epochs": 10,
+    "value_epochs": 40,
+    "minibatch_size": 64,
+    "clip": 0.1,
+    "entropy_coef": 0.05,
+    "learning_rate": 3e-4,
+    "normalise_rewards": True,
+    "hidden": (32,),
+    "episodes": 6_400,
+}
 PRESETS["shoal/CartPole-v1"] = PRESETS["CartPole-v1"]
 
 BUDGETS = ("steps", "epochs", "episodes")
@@ -76,13 +91,45 @@ BUDGETS = ("steps", "epochs", "episodes")
 
 def config_for(task: str, **options: Any) -> TrainConfig:
     """The settings of `shoal train TASK`: the preset, then the options given by flat name."""
-    config = TrainConfig(task=task).replace(**{**DEFAULT, **PRESETS.get(task, {})})
+    preset = PRESETS.get(task, {})
+    config = TrainConfig(task=task).replace(**({} if set(BUDGETS) & set(preset) else DEFAULT), **preset)
     own = options_class(task)
     if own is not None:  # the task's own flags at their defaults: the same run from Python as from the command line
-        config = config.replace(env_kwargs=options_to_kwargs(own(**json.loads(config.env_kwargs))))
+        task_options = own(**json.loads(options.get("env_kwargs") or config.env_kwargs))
+        options = {**options, "env_kwargs": options_to_kwargs(task_options)}
+        config = config.replace(**settings(task, task_options))
     if any(options.get(name) is not None for name in BUDGETS):
         config = without_budget(config)
     return config.replace(**options)
+
+
+def auto_scaled(config: TrainConfig) -> tuple[TrainConfig, list[str]]:
+    """`--auto-scale`: the preset's settings carried over to another number of environments, and what was chosen.
+
+    The exponents go through the two settings known to work for rides (64 environments: 10 policy and 40 value epochs,
+    minibatch 64, 3e-4; 256: 8, 30, 128, 5e-4). The number of updates stays, so the budget grows with the environments.
+    """
+    base, ppo, run = PRESETS.get(config.task, {}).get("num_envs", VectorConfig.num_envs), config.ppo, config.run
+    assert isinstance(config.vector.num_envs, int)  # settled before
+    ratio = config.vector.num_envs / base
+    changes: dict[str, Any] = {
+        "minibatch_size": max(1, round(ppo.minibatch_size * ratio**0.5)),
+        "learning_rate": float(f"{ppo.learning_rate * ratio**0.3685:.2g}"),
+    }
+    apart = ppo.policy_epochs is not None or ppo.value_epochs is not None
+    for name, exponent in (("policy_epochs", -0.161), ("value_epochs", -0.2075), ("update_epochs", -0.161)):
+        if getattr(ppo, name) is not None and not (apart and name == "update_epochs"):
+            changes[name] = max(1, round(getattr(ppo, name) * ratio**exponent))
+    for name in ("steps", "episodes"):
+        if getattr(run, name) is not None:
+            changes[name] = max(1, round(getattr(run, name) * ratio))
+    lines = [
+        f"auto-scale for {config.vector.num_envs} environments (settings are for {base}): {name} {old} -> {new}"
+        for name, new in changes.items()
+        for old in [getattr(run if name in BUDGETS else ppo, name)]
+        if old != new
+    ]
+    return config.replace(**changes), lines
 
 
 def without_budget(config: TrainConfig) -> TrainConfig:

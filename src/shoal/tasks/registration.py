@@ -34,6 +34,13 @@ def register() -> None:
                 kwargs={"place": place},
             )
 
+    if "shoal/Rides-v0" not in gym.registry:  # batched by nature: no scalar function to compile
+        gym.register(
+            "shoal/Rides-v0",
+            entry_point="shoal.tasks.rides.single:RidesEnv",
+            vector_entry_point="shoal.tasks.rides.single:make_vector",
+        )
+
 
 def environment(place: str, **options: Any) -> CompiledEnv:
     """The environment at "module:Class", with its options."""

@@ -71,7 +71,9 @@ class Cage2(CompiledEnv):
     check_finite = False  # bits, and rewards that are tenths: there is nothing to check
     features = "cage2-plain-v1"
 
-    def __init__(self, horizon: int | Sequence[int] = 100, red: str = "mixed", mix: Sequence[float] = MIX) -> None:
+    def __init__(
+        self, horizon: int | Sequence[int] = 100, red: str = "mixed", mix: Sequence[float] = MIX, **more: Any
+    ) -> None:
         self.horizons = _checked_horizons(horizon)
         self.shares = _checked_shares(red, mix)
         padded = [*self.horizons, *[1] * (MAX_HORIZONS - len(self.horizons))]
@@ -80,6 +82,7 @@ class Cage2(CompiledEnv):
             meander_below=self.shares[0] + self.shares[1],
             horizons=padded,
             num_horizons=len(self.horizons),
+            **more,  # params that a subclass adds
         )
 
     @staticmethod
@@ -167,16 +170,25 @@ def make(
     features: str = "memory",
     mask: str = "useful",
     mix: Sequence[float] = MIX,
+    order: str | int = "none",
 ) -> Cage2:
     """The environment that the options describe; ValueError names a wrong one and what it may be.
+
+    `order` is "none", "drawn" (anew for each episode) or a workflow (workflow.number_of): see ordered.py.
 
     >>> type(make(red="bline", features="plain", mask="none")).__name__
     'Cage2'
     """
     if features not in ("plain", "memory"):
         raise ValueError(f"features: expected plain or memory, got {features!r}")
+    if order != "none":
+        from shoal.tasks.cage2.ordered import VARIANTS
+
+        if (features, mask) not in VARIANTS:
+            raise ValueError(f"mask: expected none, useful or (with memory) obedient under an order, got {mask!r}")
+        return VARIANTS[features, mask](horizon, red, mix, order, obedient=mask == "obedient")
     if mask not in ("none", "useful"):
-        raise ValueError(f"mask: expected none or useful, got {mask!r}")
+        raise ValueError(f"mask: expected none or useful, got {mask!r}; obedient needs an order")
     return _VARIANTS[features, mask](horizon, red, mix)
 
 
@@ -187,7 +199,14 @@ def make_vec(
     **options: Any,
 ) -> CompiledVectorEnv:
     """`vector_entry_point` of shoal/Cage2-v0: N environments, one kernel; `options` as in `make`."""
-    return CompiledVectorEnv(make(**options), num_envs, threads=threads, stream=stream)
+    made = make(**options)
+    if options.get("order", "none") != "none":
+        from shoal.tasks.cage2.aligned import OrderedVectorEnv
+        from shoal.tasks.cage2.ordered import Ordered
+
+        assert isinstance(made, Ordered)
+        return OrderedVectorEnv(made, num_envs, threads=threads, stream=stream)
+    return CompiledVectorEnv(made, num_envs, threads=threads, stream=stream)
 
 
 def _checked_horizons(horizon: int | Sequence[int]) -> tuple[int, ...]:

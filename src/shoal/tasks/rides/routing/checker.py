@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,7 @@ def cost_s(problem: Problem, routes: Routes, requests: np.ndarray[Any, Any]) -> 
     for route in routes:
         if len(route):
             zones = [problem.depot, *(_zone(requests, int(stop)) for stop in route), problem.depot]
-            total += sum(int(problem.travel_s[a, b]) for a, b in zip(zones, zones[1:], strict=False))
+            total += sum(int(problem.travel_s[a, b]) for a, b in pairwise(zones))
     return total
 
 

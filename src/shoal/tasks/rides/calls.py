@@ -1,0 +1,107 @@
+"""The day so far and the call that comes in, as an operator's booking screen has them: a CSV file and a line of text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from shoal.tasks.rides.answers import PURPOSES
+from shoal.tasks.rides.city import City
+from shoal.tasks.rides.days import open_windows
+from shoal.tasks.rides.files import WINDOWS, Zones, _check_windows, _read_ways
+from shoal.tasks.rides.offer import Booked
+from shoal.tasks.rides.riders import Riders
+from shoal.tasks.rides.routing.problem import EARLIER_MIN, LATER_MIN, NO_CHANGE, REQUEST
+from shoal.tasks.rides.tables import Table, refuse
+
+Array = np.ndarray[Any, Any]
+COLUMNS = ("rider", "pickup", "dropoff", "purpose", *WINDOWS)
+AGREED = ("earlier_min", "later_min")  # what the rider agreed to; the windows themselves are as asked
+UNKNOWN = -1  # a rider of whom nothing is known
+
+
+def load_booked(path: Path | str, city: City, riders: Riders, capacity: int) -> Booked:
+    """The bookings of a day, in booking order: the columns of a requests file, and what was agreed.
+
+    `rider` may be empty for somebody who is not among the riders; `earlier_min` and `later_min` may be left out.
+    """
+    table = Table(path, COLUMNS, ("size", "mood", "seed", *AGREED))
+    rows = [_read(table, row, city, riders, capacity) for row in range(len(table))]
+    requests = np.zeros(len(rows), REQUEST)
+    rider, purpose = np.zeros(len(rows), np.int32), np.zeros(len(rows), np.int8)
+    agreed = np.full(len(rows), NO_CHANGE, np.int8)
+    seen: dict[int, int] = {}
+    for row, (request, who, why) in enumerate(rows):
+        requests[row], rider[row], purpose[row] = request, who, why
+        if who != UNKNOWN and who in seen:
+            table.refuse(row, "rider", "every rider at most once a day", f"rider {who} as in row {seen[who] + 2}")
+        seen[who] = row
+        if AGREED[0] in table or AGREED[1] in table:
+            agreed[row] = _agreed(table, row)
+    return Booked(requests, rider, purpose, agreed)
+
+
+def parse_call(text: str, city: City, riders: Riders, capacity: int) -> tuple[Any, int, int]:
+    """A request as "pickup=Mission 2, dropoff=3, purpose=medical, pickup_open=9:00": (REQUEST record, rider, purpose).
+
+    The names are those of a requests file. `rider` and `size` may be left out, and so may the other three times: a window is
+    half an hour long, and the dropoff's begins the direct time after the pickup's, rounded up to 5 minutes.
+    """
+    return _read(_Line(text), 0, city, riders, capacity)
+
+
+class _Line(Table):
+    """One row, given on the command line."""
+
+    def __init__(self, text: str) -> None:
+        self.path = Path("--request")
+        known = (*COLUMNS, "size")
+        cells: dict[str, str] = {}
+        for part in text.split(","):
+            name, equals, value = (piece.strip() for piece in part.partition("="))
+            if not equals or name not in known:
+                refuse(self.path, f"name=value of {', '.join(known)}, with commas between", repr(part.strip()))
+            if name in cells:
+                refuse(self.path, "every name once", f"{name!r} again")
+            cells[name] = value
+        cells.setdefault("rider", "")
+        for name in ("pickup", "dropoff", "purpose", "pickup_open"):
+            if name not in cells:
+                refuse(self.path, f"{name}=...", repr(text))
+        times = [name for name in WINDOWS if name in cells]
+        if len(times) not in (1, len(WINDOWS)):
+            refuse(self.path, f"pickup_open alone, or all of {', '.join(WINDOWS)}", ", ".join(times))
+        self._column = {name: at for at, name in enumerate(cells)}
+        self._rows = [list(cells.values())]
+
+    def refuse(self, row: int, column: str, expected: str, got: str | None = None) -> NoReturn:
+        column = column if column in self else "pickup_open"  # from which the other times follow
+        refuse(self.path, expected, repr(self[row, column]) if got is None else got, None, column)
+
+
+def _read(table: Table, row: int, city: City, riders: Riders, capacity: int) -> tuple[Any, int, int]:
+    who = UNKNOWN
+    if table[row, "rider"]:
+        who = table.whole(row, "rider", 0, riders.count - 1, "a rider's number")
+    request = np.zeros(1, REQUEST)
+    request["pickup"], request["dropoff"] = _read_ways(table, row, Zones(city))
+    request["size"] = table.whole(row, "size", 1, capacity, "a party") if "size" in table else 1
+    if "pickup_close" in table:
+        for column in WINDOWS:
+            request[column] = table.time_s(row, column)
+    else:
+        direct_s = city.travel_s[request["pickup"], request["dropoff"]]
+        open_windows(request, direct_s, table.time_s(row, "pickup_open"), False)
+    _check_windows(table, row, request[0], city)
+    return request[0], who, table.choice(row, "purpose", PURPOSES)
+
+
+def _agreed(table: Table, row: int) -> int:
+    """The number of the offer that was agreed to."""
+    earlier, later = (
+        table.choice(row, column, [str(minutes) for minutes in choices]) if column in table else default
+        for column, choices, default in zip(AGREED, (EARLIER_MIN, LATER_MIN), (3, 0), strict=True)
+    )
+    return 4 * earlier + later

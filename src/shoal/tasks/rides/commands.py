@@ -1,0 +1,176 @@
+"""`shoal rides ...` and `shoal evaluate` for this task: functions that return data; the command line prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from shoal.tasks.rides.contest import BASE, Contest, Entrant, Policy, contest, histories_only
+from shoal.tasks.rides.options import RidesOptions
+from shoal.tasks.rides.scores import KINDS, summary
+
+Array = np.ndarray[Any, Any]
+
+BASELINES = (BASE, "max-change", "myopic", "lookahead")  # what a trained run is shown against
+
+# What changes in each shift test: the world, never the policy or what it learned of the riders it was trained on.
+SHIFTS: dict[str, dict[str, Any]] = {
+    "cold": {"history": 0},
+    "45": {"customers": 45},
+    "60": {"customers": 60},
+    "fleet": {"vehicles": 4},
+    "mix": {"type_mix": (6.0, 8.0, 13.0, 3.0)},
+    "rule": {"acceptance": "rule"},
+}
+SHIFT_WORDS = {
+    "": "as in training",
+    "cold": "cold riders: no earlier answers known",
+    "45": "45 customers a day",
+    "60": "60 customers a day",
+    "fleet": "4 vehicles",
+    "mix": "another mix of types: inflexible riders most common",
+    "rule": "riders who answer by the strict rule of their type",
+}
+
+
+def policy_by_name(name: str) -> Policy:
+    """A baseline: its name, or its name and an argument, such as myopic:pooled or fixed:0."""
+    from shoal.tasks.rides.policies import POLICIES
+
+    plain, colon, argument = name.partition(":")
+    if plain not in POLICIES:
+        raise ValueError(f"expected a policy of {', '.join(POLICIES)}, got {name!r}")
+    if not colon:
+        return POLICIES[plain]()
+    value: Any = argument
+    for kind in (int, float):
+        try:
+            value = kind(argument)
+            break
+        except ValueError:
+            continue
+    try:
+        return POLICIES[plain](value)
+    except TypeError:
+        raise ValueError(f"{plain} takes no argument, or not one like {argument!r}: got {name!r}") from None
+
+
+def baseline(name: str) -> Entrant:
+    """A baseline as an entrant; it sees what it needs to see."""
+    return Entrant(policy_by_name(name), {"start": "lookahead"} if name.startswith("lookahead") else {"start": "none"})
+
+
+def shifts_named(name: str | None) -> list[str]:
+    """The shift tests behind `--shift`; "" is the world of training."""
+    if name is None:
+        return [""]
+    if name == "all":
+        return ["", *SHIFTS]
+    if name not in SHIFTS:
+        raise ValueError(f"expected --shift of {', '.join(SHIFTS)} or all, got {name!r}")
+    return [name]
+
+
+def run_contests(
+    entrants: dict[str, Entrant],
+    options: RidesOptions,
+    *,
+    shift: str | None = None,
+    flexibility: dict[str, Array] | None = None,
+    against: Sequence[str] = BASELINES,
+    groups: dict[str, list[str]] | None = None,
+    reference: Callable[[Any], Any] | None = None,
+    say: Callable[[str], None] = lambda text: None,
+    **settings: Any,
+) -> tuple[dict[str, Any], Contest]:
+    """One contest per shift test: the results as plain data, and the first contest itself, for pictures.
+
+    `reference` makes a Reference for a Problem (a shift may change the fleet). `settings` go to `contest`.
+    """
+    chosen = shifts_named(shift)
+    state = histories_only(options) if flexibility is None else flexibility  # learned before the world changes
+    results: dict[str, Any] = {}
+    first: Contest | None = None
+    for name in chosen:
+        changed = replace(options, **SHIFTS.get(name, {}))
+        if name:
+            say(f"shift {name}: {SHIFT_WORDS[name]}")
+        judge = None
+        if reference is not None:
+            from shoal.tasks.rides.world import make_world
+
+            judge = reference(make_world(changed).problem)
+        found = contest(entrants, changed, flexibility=state, reference=judge, say=say, **settings)
+        first = first or found
+        results[name or "base"] = summary(found, against=against, groups=groups) | {
+            "shift": name,
+            "about": SHIFT_WORDS[name],
+        }
+    assert first is not None
+    return results, first
+
+
+# -- for people -------------------------------------------------------------------------------------
+
+
+def table_lines(result: dict[str, Any]) -> list[str]:
+    """The table of one contest."""
+    priced = "reference" in result["prices"]
+    main = "reference" if priced else "own"
+    policies = result["policies"]
+    width = max(12, *(len(name) + 2 for name in policies))
+    lines = [
+        f"{result['about']}: {result['days']} held-out days, {result['customers']} held-out riders each, "
+        f"{result['vehicles']} vehicles, seed {result['seed']}",
+        f"net gain = route minutes saved - {result['patience']:g} per minute agreed to - {result['refusal']:g} per refusal",
+        "",
+        f"{'':{width}}{'net gain, min, by the ' + main:^30}{'own' if priced else '':>8}{'saved':>9}"
+        f"{'agreed':>10}{'refusals':>10}{'accepted':>10}{'failed':>9}{'ride /':>8}{'gap':>8}",
+        f"{'':{width}}{'mean  [95 % interval]':^30}{'oracle' if priced else '':>8}{'%':>9}{'min/rider':>10}{'a day':>10}"
+        f"{'%':>10}{'%':>9}{'direct':>8}{'closed':>8}",
+    ]
+    for name, row in sorted(policies.items(), key=lambda item: item[1]["net_min"][main]["mean"]):
+        net = row["net_min"][main]
+        own = f"{row['net_min']['own']['mean']:.1f}" if priced else ""
+        gap = row["gap_closed_percent"].get(main)
+        lines.append(
+            f"{name:{width}}{_with_interval(net):^30}{own:>8}{row['improvement_percent'][main]['mean']:>9.2f}"
+            f"{row['agreed_min_per_rider']:>10.1f}{row['refusals']:>10.1f}{_percent(row['acceptance_percent']):>10}"
+            f"{row['failure_percent']['own']:>9.2f}{row['ride_to_direct']['mean']:>8.2f}"
+            f"{'' if gap is None else format(gap['mean'], '.0f') + ' %':>8}"
+        )
+    lines += _difference_lines(result, main, width)
+    lines += ["", f"{'minutes agreed by':{width}}" + "".join(f"{kind:>12}" for kind in KINDS)]
+    for name, row in policies.items():
+        if name != BASE:
+            by_type = row["agreed_min_by_type"]
+            cells = ("-" if by_type[kind] is None else f"{by_type[kind]:.1f}" for kind in KINDS)
+            lines.append(f"{name:{width}}" + "".join(f"{cell:>12}" for cell in cells))
+    return lines
+
+
+def _difference_lines(result: dict[str, Any], main: str, width: int) -> list[str]:
+    """Paired differences: of groups of runs where there are any, of everyone else one by one."""
+    lines = []
+    rows = {f"{name} ({len(group['runs'])} runs)": group for name, group in result["groups"].items()}
+    inside = {member for group in result["groups"].values() for member in group["runs"]}
+    rows |= {name: {"differences": value} for name, value in result["differences"].items() if name not in inside}
+    for name, row in rows.items():
+        for other, by_price in row["differences"].items():
+            cell = by_price[main]
+            own = f"   own oracle {_with_interval(by_price['own'])}" if main != "own" else ""
+            runs = f"   by run {', '.join(f'{value:+.1f}' for value in cell['runs'])}" if "runs" in cell else ""
+            sure = "" if cell["low"] <= 0 <= cell["high"] else " *"
+            lines.append(f"{name:{width}}- {other:<14}{_with_interval(cell):^26}{sure:2}{own}{runs}")
+    return ["", "paired differences of net gain, min (* the interval excludes 0)", *lines] if lines else []
+
+
+def _with_interval(cell: dict[str, Any]) -> str:
+    return f"{cell['mean']:+.1f} [{cell['low']:+.1f}, {cell['high']:+.1f}]"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}"

@@ -1,0 +1,328 @@
+"""Hindsight: what could be had if every request and every answer of a day were known at its start.
+
+A joint search over routes and offers: ruin and recreate, in which each request that is put back takes the place *and* the
+offer that are cheapest together, among the offers its rider would accept; an offer costs `patience` for its
+minutes. It starts from several days of offers (nobody's, everybody's widest, what other policies would have got) and keeps
+what is best when the day is booked again with it, request by request, as the environment does. It is a heuristic: a
+lower bound of what perfect information is worth.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shoal.tasks.rides.routing.insertion import NOWHERE, best_place, offer_windows, price_offers
+from shoal.tasks.rides.routing.machine import kernel
+from shoal.tasks.rides.routing.problem import (
+    NO_CHANGE,
+    NUM_OFFERS,
+    OFFER_EARLIER_MIN,
+    OFFER_LATER_MIN,
+    OFFER_MIN,
+    turned_away_s,
+)
+from shoal.tasks.rides.routing.ruin import note_plan, ruin
+from shoal.tasks.rides.routing.schedule import (
+    CLOSE,
+    OPEN,
+    copy_route,
+    gather,
+    insert_pair,
+    read_plan,
+    time_route,
+    travel_of,
+    write_plan,
+)
+from shoal.vector.rng import RNG, begin, below, mix
+from shoal.vector.threads import Pool
+
+if TYPE_CHECKING:
+    from shoal.tasks.rides.bookings import Bookings
+    from shoal.tasks.rides.env import RidesVectorEnv
+    from shoal.tasks.rides.policies import Policy
+
+Array = np.ndarray[Any, Any]
+ITERATIONS = 4000  # of the joint search, from each start
+HEAT_S = 240  # at the start a plan this much dearer may be accepted; falls to 0
+_SEARCH = np.uint64(0xA0761D6478BD642F)  # sets the draws of the search apart from the oracle's
+_KEPT_DAYS = 100_000
+
+
+def hindsight(iterations: int = ITERATIONS) -> Policy:
+    """Knows all requests and answers of the day. Plans a day when it first meets it."""
+    if iterations < 0:
+        raise ValueError(f"expected 0 or more iterations, got {iterations}")
+    planned: dict[Any, Array] = {}
+
+    def choose(env: RidesVectorEnv, obs: dict[str, Array]) -> Array:
+        bookings = env.bookings
+        names = [(env.options, env.stream, int(key)) for key in bookings.key]
+        unknown = np.array([name not in planned for name in names])
+        if unknown.any():
+            if len(planned) > _KEPT_DAYS:
+                planned.clear()
+                unknown[:] = True
+            rows = np.flatnonzero(unknown)
+            for row, offers in zip(rows, best_offers(bookings, rows, env.options.iterations, iterations), strict=True):
+                planned[names[row]] = offers
+        at = np.minimum(bookings.t, bookings.customers - 1)
+        return np.array([planned[name][t] for name, t in zip(names, at, strict=True)], np.int64)
+
+    return choose
+
+
+def best_offers(bookings: Bookings, rows: Array, oracle_iterations: int, iterations: int = ITERATIONS) -> Array:
+    """Offers int8[n, C] for the days in these rows, from full knowledge; every one of them would be accepted."""
+    starts = _book_starts(bookings, rows, oracle_iterations)
+    loss_min = [_loss_min(starts)]  # before the search plans the days anew
+    found, _ = search(starts, iterations)
+    ends = _days_again(bookings, np.repeat(rows, STARTS))
+    for t in range(ends.customers):
+        ends.put(found[:, t].astype(np.int64), np.ones(ends.num_days, np.bool_), oracle_iterations)
+    loss_min.append(_loss_min(ends))
+    losses = np.stack(loss_min, 1).reshape(len(rows), 2 * STARTS)
+    offers = np.stack([starts.offer, ends.offer], 1).reshape(len(rows), 2 * STARTS, -1)
+    return np.asarray(offers[np.arange(len(rows)), losses.argmin(1)])
+
+
+def answers_known(bookings: Bookings) -> Array:
+    """bool[N, C, 16]: the offers that each rider of the day would accept."""
+    chance = bookings.world.true_probability(bookings.rider, bookings.purpose)
+    accepts = bookings.mood[..., None] < chance
+    accepts[..., NO_CHANGE] = True
+    return np.asarray(accepts)
+
+
+STARTS = 4
+
+
+def _book_starts(bookings: Bookings, rows: Array, oracle_iterations: int) -> Bookings:
+    """Every day booked to its end in four ways, in neighbouring rows; only offers that are accepted are made."""
+    from shoal.tasks.rides.observe import make_menu
+
+    days = _days_again(bookings, np.repeat(rows, STARTS))
+    accepts = answers_known(days)
+    chance = bookings.world.true_probability(days.rider, days.purpose)
+    patience, _ = bookings.world.options.burden_rates
+    widest = np.where(accepts, OFFER_MIN, -1).argmax(-1)
+    likely = np.where(accepts & (chance >= 0.7), OFFER_MIN, -1).argmax(-1)
+    offers = np.full((len(rows), STARTS, days.customers), NO_CHANGE)
+    offers[:, 1] = widest.reshape(offers.shape)[:, 1]
+    offers[:, 2] = likely.reshape(offers.shape)[:, 2]
+    offers = offers.reshape(days.num_days, -1)
+    greedy = np.arange(3, days.num_days, STARTS)  # the fourth: the best saving now, as the informed policy would
+    for t in range(days.customers):
+        request = days.now(days.requests)
+        extra_s, status = days.oracle.insertion_menu(days.plans, request, days.world.options.offer_effect)
+        gain = make_menu(days, extra_s, status, chance[:, t]).saving_min - patience * OFFER_MIN
+        gain = np.where(accepts[:, t], gain, -np.inf)
+        offers[greedy, t] = np.where(gain.max(1) > 0, gain.argmax(1), NO_CHANGE)[greedy]
+        days.put(offers[:, t], np.ones(days.num_days, np.bool_), oracle_iterations)
+    return days
+
+
+def _days_again(bookings: Bookings, rows: Array) -> Bookings:
+    """The days of these rows, nothing booked yet."""
+    from shoal.tasks.rides.bookings import Bookings
+
+    days = Bookings(bookings.world, len(rows), bookings.oracle, with_base=False)
+    for name in ("requests", "rider", "purpose", "mood", "key"):
+        getattr(days, name)[:] = getattr(bookings, name)[rows]
+    return days
+
+
+def _loss_min(days: Bookings) -> Array:
+    """float64[N]: route minutes and the price of the minutes agreed to."""
+    patience, _ = days.world.options.burden_rates
+    return np.asarray(days.cost_s() / 60 + patience * days.agreed_min().sum(1))
+
+
+def search(days: Bookings, iterations: int = ITERATIONS) -> tuple[Array, Array]:
+    """Improve offers and routes of whole days together, from what was booked: (offers int8[N, C], loss_s int64[N]).
+
+    `days` must be booked to the end without a refusal. Its plans become those of the search.
+    """
+    world, plans = days.world, days.plans
+    problem, (patience, _) = world.problem, world.options.burden_rates
+    offers = np.where(plans.served, days.offer, NO_CHANGE).astype(np.int8)
+    limits = np.array([problem.depot, problem.open_s, problem.close_s, problem.capacity], np.int64)
+    burden_s = np.rint(60 * patience * OFFER_MIN).astype(np.int64)
+    loss_s = np.zeros(days.num_days, np.int64)
+    with np.errstate(over="ignore"):
+        keys = mix(mix(days.key + _SEARCH) + np.arange(days.num_days, dtype=np.uint64) % np.uint64(STARTS))
+    arguments = (
+        *(np.ascontiguousarray(problem.travel_s), limits, days.requests, answers_known(days), burden_s),
+        *(turned_away_s(problem, days.requests), 60 * OFFER_EARLIER_MIN.astype(np.int64)),
+        *(60 * OFFER_LATER_MIN.astype(np.int64), world.options.offer_effect == "widen", keys, int(iterations), HEAT_S),
+        *(offers, plans.served, plans.stops, plans.lengths, plans.cost_s, loss_s),
+    )
+    pool = Pool(days.num_days, min(days.oracle.threads, days.num_days))
+    try:
+        pool.run(kernel(search_range), arguments)
+    finally:
+        pool.close()
+    plans.penalty_s[:] = np.where(plans.served, 0, turned_away_s(problem, days.requests)).sum(1)
+    return offers, loss_s
+
+
+# -- compiled: plain scalar Python in the tuples of routing/schedule.py -----------------------------------
+
+
+def open_to(day: Any, r: int, offered: Any, offer: int) -> None:
+    """Give request `r` the windows of an offer, from int32[16, 4]."""
+    windows = day[1]
+    windows[2 * r, OPEN], windows[2 * r, CLOSE] = offered[offer, 0], offered[offer, 1]
+    windows[2 * r + 1, OPEN], windows[2 * r + 1, CLOSE] = offered[offer, 2], offered[offer, 3]
+
+
+def put_back(day: Any, plan: Any, r: int, offered: Any, allowed: Any, burden_s: Any, away_s: int, widen: bool,
+             extras: Any) -> tuple[int, int]:  # fmt: skip
+    """Insert `r` at the place and with the offer that are cheapest together: (route, offer), or (-1, no change)."""
+    price_offers(day, plan, r, offered, widen, extras)
+    best, cheapest = -1, np.int64(away_s)
+    for offer in range(NUM_OFFERS):
+        if allowed[offer] and extras[offer] < NOWHERE and extras[offer] + burden_s[offer] < cheapest:
+            best, cheapest = offer, extras[offer] + burden_s[offer]
+    if best < 0:
+        open_to(day, r, offered, NO_CHANGE)
+        return -1, NO_CHANGE
+    open_to(day, r, offered, best)
+    _, v, i, j = best_place(day, plan, r)
+    insert_pair(day, plan, v, r, i, j)
+    return v, best
+
+
+def loss_of(plan: Any, where: Any, offers: Any, burden_s: Any, away_s: Any) -> int:
+    """Travel, burden and penalties of a plan."""
+    total = travel_of(plan)
+    for r in range(offers.shape[0]):
+        total += burden_s[offers[r]] if where[r] >= 0 else away_s[r]
+    return total
+
+
+def narrow(day: Any, plan: Any, where: Any, offers: Any, offered: Any, allowed: Any, burden_s: Any) -> None:
+    """Give up minutes that the routes do not use."""
+    for r in range(offers.shape[0]):
+        v, kept = where[r], offers[r]
+        if v < 0:
+            continue
+        for offer in range(NUM_OFFERS):
+            if allowed[r, offer] and burden_s[offer] < burden_s[kept]:
+                open_to(day, r, offered[r], offer)
+                if time_route(day, plan, v):
+                    kept = offer
+        open_to(day, r, offered[r], kept)
+        time_route(day, plan, v)
+        offers[r] = kept
+
+
+def search_range(
+    travel_s: Any,
+    limits: Any,
+    requests: Any,
+    allowed: Any,
+    burden_s: Any,
+    away_s: Any,
+    earlier_s: Any,
+    later_s: Any,
+    widen: bool,
+    keys: Any,
+    iterations: int,
+    heat: int,
+    offers: Any,
+    served: Any,
+    stops: Any,
+    lengths: Any,
+    cost_s: Any,
+    loss_s: Any,
+    low: int,
+    high: int,
+) -> int:
+    """Ruin-and-recreate over routes and offers, for the days low <= n < high; threshold falling from `heat` to 0."""
+    known, vehicles = requests.shape[1], lengths.shape[1]
+    size = 2 * known + 1
+    day = (np.empty((size, size), np.int32), np.empty((size, 3), np.int32), limits)
+    routes = np.empty((3, vehicles, size + 1, 4), np.int32)
+    rows = np.empty((3, vehicles), np.int32)
+    costs = np.empty((3, vehicles), np.int64)
+    current, candidate = (routes[0], rows[0], costs[0]), (routes[1], rows[1], costs[1])
+    best = (routes[2], rows[2], costs[2])
+    where = np.empty(known, np.int32)
+    removed, touched = np.empty(known, np.int32), np.zeros(vehicles, np.bool_)
+    notes = (removed, touched, np.empty(vehicles, np.int32), np.empty(vehicles, np.int64))
+    offered = np.empty((known, NUM_OFFERS, 4), np.int32)
+    extras = np.empty(NUM_OFFERS, np.int64)
+    trial, kept = np.empty(known, np.int64), np.empty(known, np.int64)
+    rng = np.zeros(1, RNG)[0]
+    for n in range(low, high):
+        begin(rng, keys[n], np.uint64(0))
+        gather(travel_s, limits, requests[n], known, day)
+        now = offers[n]
+        for r in range(known):
+            offer_windows(requests[n, r], earlier_s, later_s, widen, offered[r])
+            open_to(day, r, offered[r], now[r])
+            trial[r] = kept[r] = now[r]
+        read_plan(day, current, stops[n], lengths[n])
+        for v in range(vehicles):
+            copy_route(current, candidate, v)
+            copy_route(current, best, v)
+            touched[v] = False
+        note_plan(current, where)
+        total = loss_of(current, where, trial, burden_s, away_s[n])
+        record = total
+        for step in range(iterations):
+            strings = 1 + below(rng, 3)
+            ruin(day, candidate, where, below(rng, known), known, strings, 3, notes, rng)
+            count = 0
+            for r in range(known):
+                if where[r] < 0:  # those turned away get another chance too
+                    removed[count] = r
+                    count += 1
+            for k in range(count):
+                pick = k + below(rng, count - k)
+                r = removed[pick]
+                removed[pick], removed[k] = removed[k], r
+                v, offer = put_back(day, candidate, r, offered[r], allowed[n, r], burden_s, away_s[n, r], widen, extras)
+                where[r], trial[r] = v, offer
+                if v >= 0:
+                    touched[v] = True
+            price = loss_of(candidate, where, trial, burden_s, away_s[n])
+            accepted = price < total + 1 + below(rng, 1 + heat * (iterations - step) // iterations)
+            for v in range(vehicles):
+                if touched[v]:
+                    touched[v] = False
+                    if accepted:
+                        copy_route(candidate, current, v)
+                    else:
+                        copy_route(current, candidate, v)
+            if not accepted:
+                note_plan(current, where)
+            for k in range(count):
+                r = removed[k]
+                if accepted:
+                    now[r] = trial[r]
+                else:
+                    trial[r] = now[r]
+                    open_to(day, r, offered[r], now[r])
+            if accepted:
+                total = price
+            if total < record:
+                record = total
+                for v in range(vehicles):
+                    copy_route(current, best, v)
+                for r in range(known):
+                    kept[r] = now[r]
+        for r in range(known):
+            now[r] = kept[r]
+            open_to(day, r, offered[r], kept[r])
+        for v in range(vehicles):
+            time_route(day, best, v)
+        note_plan(best, where)
+        narrow(day, best, where, now, offered, allowed[n], burden_s)
+        loss_s[n] = loss_of(best, where, now, burden_s, away_s[n])
+        cost_s[n] = write_plan(best, stops[n], lengths[n])
+        for r in range(known):
+            served[n, r] = where[r] >= 0
+    return 0

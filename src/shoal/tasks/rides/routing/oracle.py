@@ -1,0 +1,145 @@
+"""The compiled routing oracle: prices and plans many days at once, in integer seconds.
+
+`add` keeps every day's routes and improves them around each new request (the *incremental* oracle of the task);
+`insertion_menu` prices all 16 offers in a few microseconds without changing anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from shoal.tasks.rides.routing.machine import kernel
+from shoal.tasks.rides.routing.plans import Plans
+from shoal.tasks.rides.routing.problem import (
+    EFFECTS,
+    NUM_OFFERS,
+    OFFER_EARLIER_MIN,
+    OFFER_LATER_MIN,
+    REQUEST,
+    Problem,
+    Status,
+    turned_away_s,
+)
+from shoal.vector.layout import Array
+from shoal.vector.threads import Pool
+
+ESCALATE = (1000, 3000, 3000, 3000)  # ruin-and-recreate iterations to place a request that fits nowhere
+HEAT_S = 60  # a plan this much longer may still be accepted on the way to a better one
+
+_EARLIER_S = (60 * OFFER_EARLIER_MIN).astype(np.int64)
+_LATER_S = (60 * OFFER_LATER_MIN).astype(np.int64)
+
+
+class RoutingOracle:
+    """Plans the days of one city. The same keys give the same bits, for any number of threads."""
+
+    def __init__(self, problem: Problem, threads: int = 1) -> None:
+        if threads < 1:
+            raise ValueError(f"expected at least 1 thread, got {threads}")
+        self.problem, self.threads = problem, threads
+        self._travel_s = np.ascontiguousarray(problem.travel_s)
+        self._limits = np.array([problem.depot, problem.open_s, problem.close_s, problem.capacity], np.int64)
+        self._pools: dict[int, Pool] = {}  # by number of days
+
+    def close(self) -> None:
+        """End the threads."""
+        for pool in self._pools.values():
+            pool.close()
+        self._pools = {}
+
+    def insertion_menu(
+        self, plans: Plans, request: Array, effect: str = "widen", active: Array | None = None
+    ) -> tuple[Array, Array]:
+        """Extra travel of the cheapest insertion of request[n] into day n under each offer, nothing else moved.
+
+        (extra_s int64[N, 16], status int8[N, 16]). A price means something only where the status is OK; UNKNOWN says that
+        there is no place without moving others. Rows that are not active stay 0 and UNKNOWN.
+        """
+        request, active = self._check(plans, request, active, room=0)
+        extra_s = np.zeros((plans.num_days, NUM_OFFERS), np.int64)
+        status = np.full((plans.num_days, NUM_OFFERS), Status.UNKNOWN, np.int8)
+        from shoal.tasks.rides.routing.insertion import menu_range
+
+        arguments = (self._travel_s, self._limits, plans.requests, plans.count, plans.stops, plans.lengths, request,
+                     active, _EARLIER_S, _LATER_S, widens(effect), extra_s, status)  # fmt: skip
+        self._run(kernel(menu_range), plans.num_days, arguments)
+        return extra_s, status
+
+    def add(
+        self,
+        plans: Plans,
+        request: Array,
+        keys: Array,
+        iterations: int = 30,
+        escalate: Sequence[int] = ESCALATE,
+        active: Array | None = None,
+    ) -> Array:
+        """Serve request[n] on day n, in place, and improve the routes around it; status int8[N], OK or UNSERVED.
+
+        The request goes to its cheapest place; if it has none, `escalate` says how many iterations each further attempt
+        may use to make one. Who cannot be placed is turned away: not served, and the penalty is charged.
+        Rows that are not active stay as they are, with status OK.
+        """
+        request, active = self._check(plans, request, active, room=1)
+        status = np.zeros(plans.num_days, np.int8)
+        from shoal.tasks.rides.routing.ruin import add_range
+
+        arguments = (self._travel_s, self._limits, plans.requests, plans.served, plans.count, plans.stops,
+                     plans.lengths, plans.cost_s, request, active, _keys(keys, plans.num_days), int(iterations), HEAT_S,
+                     np.array(tuple(escalate), np.int64), status)  # fmt: skip
+        self._run(kernel(add_range), plans.num_days, arguments)
+        away = status == Status.UNSERVED
+        if away.any():
+            plans.penalty_s[away] += turned_away_s(self.problem, request[away])
+        return status
+
+    def _run(self, function: Any, num_days: int, arguments: tuple[Any, ...]) -> None:
+        if self.threads == 1:
+            function(*arguments, 0, num_days)
+            return
+        if num_days not in self._pools:
+            self._pools[num_days] = Pool(num_days, min(self.threads, num_days))
+        self._pools[num_days].run(function, arguments)
+
+    def _check(self, plans: Plans, request: Array, active: Array | None, room: int) -> tuple[Array, Array]:
+        """The request and the mask as the kernels need them; they would read past the arrays for anything else."""
+        count = plans.num_days
+        if plans.problem.vehicles != self.problem.vehicles:
+            raise ValueError(f"expected plans for {self.problem.vehicles} vehicles, got {plans.problem.vehicles}")
+        if request.dtype != REQUEST or request.shape != (count,):
+            raise ValueError(f"expected one REQUEST for each of {count} days, got {request.dtype}{list(request.shape)}")
+        active = np.ones(count, np.bool_) if active is None else np.asarray(active, np.bool_)
+        if active.shape != (count,):
+            raise ValueError(f"expected active as bool[{count}], got shape {list(active.shape)}")
+        chosen = request[active] if not active.all() else request
+        for stop in ("pickup", "dropoff"):
+            zones = chosen[stop]
+            if zones.size and not (0 <= zones.min() and zones.max() < len(self._travel_s)):
+                raise ValueError(
+                    f"expected every {stop} as a zone of 0 to {len(self._travel_s) - 1}, "
+                    f"got {zones.min()} to {zones.max()}"
+                )
+        full = active & (plans.count + room > plans.max_requests)
+        if full.any():
+            raise ValueError(
+                f"day {int(np.argmax(full))} is full: it has {plans.max_requests} requests; "
+                "make Plans with more max_requests"
+            )
+        return np.ascontiguousarray(request), active
+
+
+def widens(effect: str) -> bool:
+    """Whether an offer's effect is to widen; otherwise it shifts."""
+    if effect not in EFFECTS:
+        raise ValueError(f"expected an effect of {', '.join(EFFECTS)}, got {effect!r}")
+    return effect == "widen"
+
+
+def _keys(keys: Array, count: int) -> Array:
+    keys = np.ascontiguousarray(keys, np.uint64)
+    if keys.shape != (count,):
+        raise ValueError(f"expected keys as uint64[{count}], got shape {list(keys.shape)}")
+    return keys

@@ -1,0 +1,69 @@
+"""What all days of a run share: the city, its riders, the fleet, and the source of days."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shoal.tasks.rides.answers import accept_probability, rule_accepts
+from shoal.tasks.rides.city import City, san_francisco
+from shoal.tasks.rides.days import Days
+from shoal.tasks.rides.options import RidesOptions
+from shoal.tasks.rides.riders import Riders, draw_riders
+from shoal.tasks.rides.routing.problem import OFFER_EARLIER_MIN, OFFER_LATER_MIN, Problem
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class World:
+    """One city with its riders and fleet."""
+
+    options: RidesOptions
+    city: City
+    riders: Riders
+    problem: Problem
+
+    @functools.cached_property
+    def centrality(self) -> Array:
+        """float64[Z]: mean travel to and from a zone, in units of 40 minutes."""
+        travel = self.problem.travel_s
+        return np.asarray((travel.mean(0) + travel.mean(1)) / 2 / 2400)
+
+    def days(self, split: str) -> Days:
+        """The source of days of a split: train or held_out."""
+        options = self.options
+        return Days(self.city, self.riders, customers=options.customers, split=split, type_mix=options.type_mix or None)
+
+    def true_probability(self, rider: Array, purpose: Array) -> Array:
+        """P(accept) of each of the 16 offers under the truth, float64[..., 16]."""
+        riders = self.riders
+        kind, effect = riders.kind[rider][..., None], riders.effect[rider][..., None]
+        if self.options.acceptance == "rule":
+            return np.asarray(rule_accepts(kind, OFFER_EARLIER_MIN, OFFER_LATER_MIN), np.float64)
+        return np.asarray(
+            accept_probability(kind, effect, np.asarray(purpose)[..., None], OFFER_EARLIER_MIN, OFFER_LATER_MIN)
+        )
+
+
+@functools.lru_cache(maxsize=8)
+def make_world(options: RidesOptions) -> World:
+    """Build or load what the options name."""
+    if options.city:
+        from shoal.tasks.rides.files import load_city
+
+        city = load_city(options.city, options.zones or None)
+    else:
+        city = san_francisco()
+    if options.riders:
+        from shoal.tasks.rides.files import load_riders
+
+        riders = load_riders(options.riders, city)
+    else:
+        held_out = max(1, options.population // 5)
+        riders = draw_riders(city, seed=options.population_seed, count=options.population, held_out=held_out)
+    problem = Problem(city.travel_s, city.depot, vehicles=options.vehicles, capacity=options.capacity)
+    return World(options, city, riders, problem)
