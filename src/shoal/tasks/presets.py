@@ -58,8 +58,8 @@ PRESETS: dict[str, dict[str, Any]] = {
 PRESETS["cage2"] = {
     "num_envs": 512,
     "rollout_steps": 100,
-    "minibatch_size": 8192,
-    "update_epochs": 4,
+    "minibatch_size": 4096,
+    "update_epochs": 2,
     "learning_rate": 2e-3,
     "lr_final": 1e-5,
     "entropy_coef": 0.01,
@@ -67,7 +67,7 @@ PRESETS["cage2"] = {
     "normalise_rewards": True,
     "hidden": (128, 128),
     "activation": "relu",
-    "steps": 12_000_000,
+    "steps": 18_000_000,
 }
 PRESETS["rides"] = {
     "num_envs": 64,
