@@ -43,6 +43,10 @@ def write_report(run: str | Path | Run, *, runs_dir: str | Path = "runs") -> Pat
 
 def _episodes(run: Run) -> str:
     """Episodes to look at, for a task that can draw them."""
+    if run.config["task"] == "rides":
+        from shoal.rides_report import section
+
+        return section(run)
     if run.config["task"] != "cage2":
         return ""
     from shoal.defender import cage2_policy

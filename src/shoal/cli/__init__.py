@@ -14,6 +14,9 @@ from typing import Literal
 
 from shoal.cli.cage2 import cage2, leaderboard_lines
 from shoal.cli.parsing import named, parse, switch, unalias
+from shoal.cli.rides import rides
+from shoal.cli.rides_evaluate import evaluate as evaluate_rides
+from shoal.cli.rides_evaluate import is_rides
 from shoal.cli.training import train
 
 
@@ -70,6 +73,8 @@ class EvaluateArgs:
 
 def evaluate(args: list[str], as_json: bool) -> int:
     """Score a run on held-out episodes."""
+    if is_rides(args):
+        return evaluate_rides(args, as_json)
     given = parse(EvaluateArgs, named(args, "--run"), "shoal evaluate RUN")
     if given.leaderboard:
         from shoal.evaluate import leaderboard
@@ -184,9 +189,13 @@ def report(args: list[str], as_json: bool) -> int:
 
 COMMANDS: dict[str, tuple[Callable[[list[str], bool], int], str]] = {
     "train": (train, "train TASK [flags]: train PPO on N environments (--resume RUN goes on)"),
-    "evaluate": (evaluate, "evaluate RUN: score a run on held-out episodes"),
+    "evaluate": (
+        evaluate,
+        "evaluate RUN | rides --policy NAME: score a run, or baselines, on held-out episodes",
+    ),
     "tasks": (tasks, "tasks: what can be trained"),
     "report": (report, "report RUN: write a run's page again"),
+    "rides": (rides, "rides city|day|offer: the city and its days as maps, what a trained run would offer a rider now"),
     "cage2": (cage2, "cage2 replay|play|score: recordings of the real CybORG, episodes in words, scripted defenders"),
     "bench": (bench, "bench vector|ppo|cage2: measure this machine, peers side by side"),
 }

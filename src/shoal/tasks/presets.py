@@ -81,7 +81,7 @@ PRESETS["rides"] = {
     "entropy_coef": 0.05,
     "learning_rate": 3e-4,
     "normalise_rewards": True,
-    "hidden": (32,),
+    "hidden": (64,),
     "episodes": 6_400,
 }
 PRESETS["shoal/CartPole-v1"] = PRESETS["CartPole-v1"]

@@ -31,7 +31,7 @@ def test_ratio_is_one_in_the_first_minibatch(mask):
     envs = make_envs(settings, None, lambda text: None)
     learner = Learner(settings, envs)
     with torch.no_grad():  # an untrained residual is 0: make the network say something of its own
-        for parameter in learner.agent.network.policy_offer[-1].parameters():
+        for parameter in learner.agent.network.policy_head.parameters():
             parameter.add_(0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
     learner.start()
     batch = learner.estimate(learner.collect())

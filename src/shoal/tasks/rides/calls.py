@@ -1,4 +1,4 @@
-"""The day so far and the call that comes in, as an operator's booking screen has them: a CSV file and a line of text."""
+"""The day so far and the call that comes in, as a booking screen has them: a CSV file and a line of text."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import numpy as np
 from shoal.tasks.rides.answers import PURPOSES
 from shoal.tasks.rides.city import City
 from shoal.tasks.rides.days import open_windows
-from shoal.tasks.rides.files import WINDOWS, Zones, _check_windows, _read_ways
+from shoal.tasks.rides.files import WINDOWS, Zones, check_windows, read_ways
 from shoal.tasks.rides.offer import Booked
 from shoal.tasks.rides.riders import Riders
 from shoal.tasks.rides.routing.problem import EARLIER_MIN, LATER_MIN, NO_CHANGE, REQUEST
 from shoal.tasks.rides.tables import Table, refuse
+from shoal.tasks.rides.world import World
 
 Array = np.ndarray[Any, Any]
 COLUMNS = ("rider", "pickup", "dropoff", "purpose", *WINDOWS)
@@ -46,8 +47,8 @@ def load_booked(path: Path | str, city: City, riders: Riders, capacity: int) -> 
 def parse_call(text: str, city: City, riders: Riders, capacity: int) -> tuple[Any, int, int]:
     """A request as "pickup=Mission 2, dropoff=3, purpose=medical, pickup_open=9:00": (REQUEST record, rider, purpose).
 
-    The names are those of a requests file. `rider` and `size` may be left out, and so may the other three times: a window is
-    half an hour long, and the dropoff's begins the direct time after the pickup's, rounded up to 5 minutes.
+    The names are those of a requests file. `rider` and `size` may be left out, and so may the other three times: a
+    window is half an hour long, and the dropoff's begins the direct time after the pickup's, rounded up to 5 minutes.
     """
     return _read(_Line(text), 0, city, riders, capacity)
 
@@ -86,7 +87,7 @@ def _read(table: Table, row: int, city: City, riders: Riders, capacity: int) -> 
     if table[row, "rider"]:
         who = table.whole(row, "rider", 0, riders.count - 1, "a rider's number")
     request = np.zeros(1, REQUEST)
-    request["pickup"], request["dropoff"] = _read_ways(table, row, Zones(city))
+    request["pickup"], request["dropoff"] = read_ways(table, row, Zones(city))
     request["size"] = table.whole(row, "size", 1, capacity, "a party") if "size" in table else 1
     if "pickup_close" in table:
         for column in WINDOWS:
@@ -94,7 +95,7 @@ def _read(table: Table, row: int, city: City, riders: Riders, capacity: int) -> 
     else:
         direct_s = city.travel_s[request["pickup"], request["dropoff"]]
         open_windows(request, direct_s, table.time_s(row, "pickup_open"), False)
-    _check_windows(table, row, request[0], city)
+    check_windows(table, row, request[0], city)
     return request[0], who, table.choice(row, "purpose", PURPOSES)
 
 
@@ -105,3 +106,17 @@ def _agreed(table: Table, row: int) -> int:
         for column, choices, default in zip(AGREED, (EARLIER_MIN, LATER_MIN), (3, 0), strict=True)
     )
     return 4 * earlier + later
+
+
+def find_call(world: World, day: str, request: str, row: int | None) -> tuple[Booked, tuple[Any, int, int]]:
+    """The day so far, and the call: (REQUEST record, rider, purpose). `row` counts as a spreadsheet does, from 2."""
+    capacity = world.options.capacity
+    if not day and row is not None:
+        raise ValueError("--row: expected --day too, the file that the row is of")
+    booked = load_booked(day, world.city, world.riders, capacity) if day else Booked.nothing()
+    if row is None:
+        return booked, parse_call(request, world.city, world.riders, capacity)
+    if not 2 <= row <= len(booked) + 1:
+        raise ValueError(f"--row: expected a row of 2 to {len(booked) + 1} of {day} (row 1 is the header), got {row}")
+    at = row - 2
+    return booked.until(at), (booked.requests[at], int(booked.rider[at]), int(booked.purpose[at]))

@@ -8,20 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from shoal.tasks.rides.contest import BASE, Contest, Entrant, Policy, contest, histories_only
+from shoal.tasks.rides.contest import Entrant, Policy, contest, histories_only
 from shoal.tasks.rides.options import RidesOptions
+from shoal.tasks.rides.played import BASE, Contest
 from shoal.tasks.rides.scores import KINDS, summary
 
 Array = np.ndarray[Any, Any]
 
-BASELINES = (BASE, "max-change", "myopic", "lookahead")  # what a trained run is shown against
+ENOUGH_RUNS = 5  # trainings under one name, for a verdict
+BASELINES = (BASE, "max-change", "myopic", "myopic:pooled", "lookahead")  # what a trained run is shown against
 
 # What changes in each shift test: the world, never the policy or what it learned of the riders it was trained on.
 SHIFTS: dict[str, dict[str, Any]] = {
     "cold": {"history": 0},
     "45": {"customers": 45},
     "60": {"customers": 60},
-    "fleet": {"vehicles": 4},
+    "fleet": {"vehicles": 2},  # with 3 or more nobody is turned away: no other world
     "mix": {"type_mix": (6.0, 8.0, 13.0, 3.0)},
     "rule": {"acceptance": "rule"},
 }
@@ -30,7 +32,7 @@ SHIFT_WORDS = {
     "cold": "cold riders: no earlier answers known",
     "45": "45 customers a day",
     "60": "60 customers a day",
-    "fleet": "4 vehicles",
+    "fleet": "2 vehicles, too few for everybody",
     "mix": "another mix of types: inflexible riders most common",
     "rule": "riders who answer by the strict rule of their type",
 }
@@ -119,18 +121,19 @@ def run_contests(
 def table_lines(result: dict[str, Any]) -> list[str]:
     """The table of one contest."""
     priced = "reference" in result["prices"]
-    main = "reference" if priced else "own"
+    main, judge = ("reference", "reference") if priced else ("own", "own oracle")
     policies = result["policies"]
     width = max(12, *(len(name) + 2 for name in policies))
     lines = [
         f"{result['about']}: {result['days']} held-out days, {result['customers']} held-out riders each, "
         f"{result['vehicles']} vehicles, seed {result['seed']}",
-        f"net gain = route minutes saved - {result['patience']:g} per minute agreed to - {result['refusal']:g} per refusal",
+        f"net gain = route minutes saved - {result['patience']:g} per minute agreed to - {result['refusal']:g} "
+        "per refusal",
         "",
-        f"{'':{width}}{'net gain, min, by the ' + main:^30}{'own' if priced else '':>8}{'saved':>9}"
+        f"{'':{width}}{'net gain, min, by the ' + judge:^30}{'own' if priced else '':>8}{'saved':>9}"
         f"{'agreed':>10}{'refusals':>10}{'accepted':>10}{'failed':>9}{'ride /':>8}{'gap':>8}",
-        f"{'':{width}}{'mean  [95 % interval]':^30}{'oracle' if priced else '':>8}{'%':>9}{'min/rider':>10}{'a day':>10}"
-        f"{'%':>10}{'%':>9}{'direct':>8}{'closed':>8}",
+        f"{'':{width}}{'mean  [95 % interval]':^30}{'oracle' if priced else '':>8}{'%':>9}{'min/rider':>10}"
+        f"{'a day':>10}{'%':>10}{'%':>9}{'direct':>8}{'closed':>8}",
     ]
     for name, row in sorted(policies.items(), key=lambda item: item[1]["net_min"][main]["mean"]):
         net = row["net_min"][main]
@@ -140,16 +143,19 @@ def table_lines(result: dict[str, Any]) -> list[str]:
             f"{name:{width}}{_with_interval(net):^30}{own:>8}{row['improvement_percent'][main]['mean']:>9.2f}"
             f"{row['agreed_min_per_rider']:>10.1f}{row['refusals']:>10.1f}{_percent(row['acceptance_percent']):>10}"
             f"{row['failure_percent']['own']:>9.2f}{row['ride_to_direct']['mean']:>8.2f}"
-            f"{'' if gap is None else format(gap['mean'], '.0f') + ' %':>8}"
+            f"{'' if gap is None or gap['mean'] is None else format(gap['mean'], '.0f') + ' %':>8}"
         )
+    failed = sum(row.get("reference_errors", 0) for row in policies.values())
+    if failed:
+        lines += ["", f"the reference failed on {failed} days, which count as if nobody was driven"]
     lines += _difference_lines(result, main, width)
-    lines += ["", f"{'minutes agreed by':{width}}" + "".join(f"{kind:>12}" for kind in KINDS)]
+    lines += ["", "minutes agreed per rider, by hidden type", " " * width + "".join(f"{kind:>12}" for kind in KINDS)]
     for name, row in policies.items():
         if name != BASE:
             by_type = row["agreed_min_by_type"]
             cells = ("-" if by_type[kind] is None else f"{by_type[kind]:.1f}" for kind in KINDS)
             lines.append(f"{name:{width}}" + "".join(f"{cell:>12}" for cell in cells))
-    return lines
+    return [line.rstrip() for line in lines]
 
 
 def _difference_lines(result: dict[str, Any], main: str, width: int) -> list[str]:
@@ -158,18 +164,26 @@ def _difference_lines(result: dict[str, Any], main: str, width: int) -> list[str
     rows = {f"{name} ({len(group['runs'])} runs)": group for name, group in result["groups"].items()}
     inside = {member for group in result["groups"].values() for member in group["runs"]}
     rows |= {name: {"differences": value} for name, value in result["differences"].items() if name not in inside}
+    shown: set[tuple[str, str]] = set()
+    width = max(width, *(len(name) for name in rows)) if rows else width
     for name, row in rows.items():
         for other, by_price in row["differences"].items():
+            if other == BASE or (other, name) in shown:  # the net gain itself; the same pair the other way round
+                continue
+            shown.add((name, other))
             cell = by_price[main]
             own = f"   own oracle {_with_interval(by_price['own'])}" if main != "own" else ""
             runs = f"   by run {', '.join(f'{value:+.1f}' for value in cell['runs'])}" if "runs" in cell else ""
             sure = "" if cell["low"] <= 0 <= cell["high"] else " *"
-            lines.append(f"{name:{width}}- {other:<14}{_with_interval(cell):^26}{sure:2}{own}{runs}")
+            lines.append(f"{name:{width}} - {other:<14}{_with_interval(cell):^26}{sure:2}{own}{runs}")
+    fewest = min((len(group["runs"]) for group in result["groups"].values()), default=ENOUGH_RUNS)
+    if fewest < ENOUGH_RUNS:
+        lines.append(f"{fewest} runs are figures, not a verdict: train at least {ENOUGH_RUNS} seeds for one")
     return ["", "paired differences of net gain, min (* the interval excludes 0)", *lines] if lines else []
 
 
 def _with_interval(cell: dict[str, Any]) -> str:
-    return f"{cell['mean']:+.1f} [{cell['low']:+.1f}, {cell['high']:+.1f}]"
+    return "-" if cell["mean"] is None else f"{cell['mean']:+.1f} [{cell['low']:+.1f}, {cell['high']:+.1f}]"
 
 
 def _percent(value: float | None) -> str:

@@ -1,8 +1,8 @@
 """Policies against each other on the same held-out days: the same requests, riders and moods for each of them.
 
 Every day is played by every policy, planned by the task's own oracle, and, where a reference is given, priced again by
-that independent solver. The day on which no offer is ever made is the yardstick: it is played once, by the same oracle from
-the same keys. Nothing is dropped: a request that nobody could place stays in every mean at its penalty.
+that independent solver. The day on which no offer is ever made is the yardstick: it is played once, by the same
+oracle from the same keys. Nothing is dropped: a request that nobody could place stays in every mean at its penalty.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from shoal.tasks.rides.days import histories
 from shoal.tasks.rides.env import RidesVectorEnv
 from shoal.tasks.rides.flexibility import ANSWER
 from shoal.tasks.rides.options import RidesOptions
-from shoal.tasks.rides.routing.problem import NO_CHANGE, OFFER_MIN
+from shoal.tasks.rides.played import BASE, Contest, Played
+from shoal.tasks.rides.routing.problem import NO_CHANGE, OFFER_MIN, Status
 from shoal.tasks.rides.timetable import ride_s, timetable
 from shoal.tasks.rides.world import World, make_world
 from shoal.vector.seeding import Stream, episode_seed
@@ -29,7 +30,6 @@ Policy = Callable[[RidesVectorEnv, dict[str, Array]], Array]
 
 ITERATIONS = 300  # ruin-and-recreate iterations after each request: ten times those of training
 BATCH = 256  # days at a time
-BASE = "none"  # the day without offers, under this name in every contest
 
 
 @dataclass(frozen=True)
@@ -39,79 +39,6 @@ class Entrant:
     policy: Policy
     changes: Mapping[str, Any] = field(default_factory=dict)  # of RidesOptions; only those that change what is seen
     flexibility: dict[str, Array] | None = None  # state of a FlexibilityModel; None: the contest's
-
-
-@dataclass(frozen=True)
-class Played:
-    """What one policy made of all the days: row d is day d, column c its c-th request."""
-
-    requests: Array  # REQUEST[D, C], windows as agreed
-    offer: Array  # int8[D, C]
-    accepted: Array  # bool[D, C]
-    served: Array  # bool[D, C]
-    stops: Array  # int16[D, V, 2C], routes by the own oracle
-    lengths: Array  # int16[D, V]
-    ride_s: Array  # int64[D, C], on board by these routes; 0 for those turned away
-    cost_s: Array  # int64[D], travel and penalties by the own oracle
-    reference_s: Array | None = None  # int64[D], the same by the reference
-    reference_unserved: Array | None = None  # int64[D]
-    offered: Calibration = field(default_factory=Calibration)  # P(accept) of the offers made, and the answers
-    menu: Calibration = field(default_factory=Calibration)  # of all 15 changes, offered or not
-
-    @property
-    def agreed_min(self) -> Array:
-        """int64[D, C]: minutes that each rider agreed to."""
-        return np.asarray(np.where(self.accepted, OFFER_MIN[self.offer], 0), np.int64)
-
-    @property
-    def refused(self) -> Array:
-        """bool[D, C]: offers made and refused."""
-        return np.asarray(~self.accepted & (self.offer != NO_CHANGE))
-
-    def total_s(self, price: str) -> Array:
-        """int64[D]: what the days cost by "own" or "reference" prices."""
-        if price == "own":
-            return self.cost_s
-        if self.reference_s is None:
-            raise ValueError("these days were not priced by the reference: give contest() a reference")
-        return self.reference_s
-
-    def routes(self, day: int) -> list[list[int]]:
-        """The stops of every vehicle on one day."""
-        return [row[:length].tolist() for row, length in zip(self.stops[day], self.lengths[day], strict=True)]
-
-
-@dataclass(frozen=True)
-class Contest:
-    """All policies on the same days; `played[BASE]` is the day without offers."""
-
-    options: RidesOptions
-    seed: int
-    asked: Array  # REQUEST[D, C], windows as asked
-    rider: Array  # int32[D, C]
-    direct_s: Array  # int64[D, C]
-    kind: Array  # int8[D, C], the riders' hidden types
-    played: dict[str, Played]
-    prices: tuple[str, ...]  # "own" and, where there was a reference, "reference"
-
-    @property
-    def world(self) -> World:
-        """The city and its riders."""
-        return make_world(self.options)
-
-    def saved_min(self, name: str, price: str = "own") -> Array:
-        """float64[D]: route minutes saved against the same day without offers."""
-        return np.asarray((self.played[BASE].total_s(price) - self.played[name].total_s(price)) / 60.0)
-
-    def burden_min(self, name: str) -> Array:
-        """float64[D]: what bothering riders costs, in route minutes."""
-        patience, refusal = self.options.burden_rates
-        play = self.played[name]
-        return np.asarray(patience * play.agreed_min.sum(1) + refusal * play.refused.sum(1))
-
-    def net_min(self, name: str, price: str = "own") -> Array:
-        """float64[D]: minutes saved net of burden, the primary measure."""
-        return np.asarray(self.saved_min(name, price) - self.burden_min(name))
 
 
 def contest(
@@ -141,11 +68,11 @@ def contest(
     seeds = [episode_seed(seed, day, 0, Stream.EVALUATE) for day in range(days)]
     parts = -(-days // batch)
     size = -(-days // parts)  # batches of one size: the last is filled up with days that are dropped again
-    padded = seeds + seeds[: 1] * (parts * size - days)
+    padded = seeds + seeds[:1] * (parts * size - days)
     chunks = [padded[low : low + size] for low in range(0, len(padded), size)]
 
     say(f"{BASE}: {days} days")
-    env = _environment(world, options, {}, None, size, threads)
+    env = _environment(world, options, {"start": "none"}, None, size, threads)
     base, booked = _play_all(_never, env, chunks, days, offers=False)
     played = {BASE: base}
     env.close()
@@ -162,7 +89,7 @@ def contest(
     if reference is not None:
         for name, play in played.items():
             say(f"{name}: {days} days by the reference")
-            played[name] = _with_reference(play, reference, workers)
+            played[name] = _with_reference(play, reference, workers, say)
     asked, rider = base.requests, booked["rider"]
     return Contest(
         options=options,
@@ -221,14 +148,22 @@ def _play_all(
     offered, menu = Calibration(), Calibration()
     for number, seeds in enumerate(chunks):
         real = min(len(seeds), days - number * len(seeds))
-        parts.append({name: rows[:real] for name, rows in _play(policy, env, seeds, real, offered, menu, offers).items()})
-    whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        parts.append(
+            {name: rows[:real] for name, rows in _play(policy, env, seeds, real, offered, menu, offers).items()}
+        )
+    whole: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     rider = whole.pop("rider")
     return Played(**whole, offered=offered, menu=menu), {"rider": rider}
 
 
 def _play(
-    policy: Policy, env: RidesVectorEnv, seeds: list[int], real: int, offered: Calibration, menu: Calibration, offers: bool
+    policy: Policy,
+    env: RidesVectorEnv,
+    seeds: list[int],
+    real: int,
+    offered: Calibration,
+    menu: Calibration,
+    offers: bool,
 ) -> dict[str, Array]:
     """One batch of whole days; the environment is asked for observations, and the bookings for everything else."""
     bookings = env.bookings
@@ -243,9 +178,7 @@ def _play(
             observations, _ = env.reset(options={"reset_mask": nobody})  # nobody begins anew: only look
     plans, problem = bookings.plans, env.world.problem
     agreed = bookings.agreed_requests()
-    boarded = [
-        ride_s(timetable(problem, agreed[day], plans.routes(day))) for day in range(bookings.num_days)
-    ]
+    boarded = [ride_s(timetable(problem, agreed[day], plans.routes(day))) for day in range(bookings.num_days)]
     return {
         "requests": agreed,
         "offer": bookings.offer.copy(),
@@ -270,10 +203,15 @@ def _compare(env: RidesVectorEnv, chosen: Array, real: int, offered: Calibration
     menu.add(p[:real, changes].ravel(), answers[:real, changes].ravel())
 
 
-def _with_reference(play: Played, reference: Any, workers: int) -> Played:
-    priced = reference.price(list(play.requests), workers=workers)
+def _with_reference(play: Played, reference: Any, workers: int, say: Callable[[str], None]) -> Played:
+    def progress(done: int, of: int) -> None:
+        if done % 100 == 0:
+            say(f"  {done} of {of}")
+
+    priced = reference.price(list(play.requests), workers=workers, on_priced=progress)
     return replace(
         play,
         reference_s=np.array([one.cost_s for one in priced], np.int64),
         reference_unserved=np.array([len(one.unserved) for one in priced], np.int64),
+        reference_errors=sum(one.status != Status.OK for one in priced),
     )

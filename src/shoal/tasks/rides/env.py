@@ -19,6 +19,7 @@ from shoal.tasks.rides.answers import PRIOR
 from shoal.tasks.rides.bookings import Bookings
 from shoal.tasks.rides.days import histories
 from shoal.tasks.rides.flexibility import ANSWER, FlexibilityModel, epsilon_at, hard_mask, soft_bias
+from shoal.tasks.rides.lookahead import Lookahead
 from shoal.tasks.rides.observe import MINUTES, OFFER_COLUMN, Menu, make_menu, observation_space, observe
 from shoal.tasks.rides.options import RidesOptions
 from shoal.tasks.rides.routing.oracle import RoutingOracle
@@ -74,7 +75,9 @@ class RidesVectorEnv(gym.vector.VectorEnv[Any, Any, Array]):
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.flexibility = _flexibility(self.world)
         self._learn_histories()
-        self.lookahead = _load_lookahead() if self.options.start == "lookahead" else None
+        self.lookahead: Lookahead | None = None
+        if self.options.start in ("lookahead", "taught"):
+            self.lookahead = Lookahead.load(self.options.lookahead) if self.options.lookahead else Lookahead.shipped()
         start = {"start": self.options.start, "start_temperature": self.options.start_temperature}
         self.policy_network = "shoal.tasks.rides.network:make_network", start
         self.progress = 0.0  # of training: drives epsilon
@@ -109,7 +112,7 @@ class RidesVectorEnv(gym.vector.VectorEnv[Any, Any, Array]):
             self._seeds = seeds
             self._episode[chosen] = 0
         self._begin(np.flatnonzero(chosen))
-        return self._observe(), {}
+        return self.look(), {}
 
     def step(self, actions: Any) -> tuple[dict[str, Array], Array, Array, Array, dict[str, Any]]:
         """Make one offer in every environment and hear the answers."""
@@ -135,7 +138,7 @@ class RidesVectorEnv(gym.vector.VectorEnv[Any, Any, Array]):
         infos: dict[str, Any] = {}
         if terminated.any():
             infos = self._end(np.flatnonzero(terminated), terminated)
-        return self._observe(), rewards, terminated, np.zeros(self.num_envs, np.bool_), infos
+        return self.look(), rewards, terminated, np.zeros(self.num_envs, np.bool_), infos
 
     def close_extras(self, **kwargs: Any) -> None:
         """End the threads."""
@@ -202,7 +205,7 @@ class RidesVectorEnv(gym.vector.VectorEnv[Any, Any, Array]):
         unseen = np.ascontiguousarray(tensors["unseen"]).view(ANSWER)
         self._unseen = [unseen.copy()] if len(unseen) else []
         self._ended.clear()
-        self._observe()
+        self.look()
         return []
 
     # -- inside ------------------------------------------------------------------------------------
@@ -239,7 +242,7 @@ class RidesVectorEnv(gym.vector.VectorEnv[Any, Any, Array]):
             whole = np.zeros(self.num_envs, values.dtype)
             whole[rows] = values
             infos[name], infos[f"_{name}"] = whole, terminated.copy()
-        final = self._observe()
+        final = self.look()
         last = np.empty(self.num_envs, object)
         for row in rows:
             last[row] = {name: array[row] for name, array in final.items()}
@@ -251,7 +254,7 @@ class RidesVectorEnv(gym.vector.VectorEnv[Any, Any, Array]):
             "_final_info": terminated.copy(),
         }
 
-    def _observe(self) -> dict[str, Array]:
+    def look(self) -> dict[str, Array]:
         """Price the current requests and write down what the agent sees."""
         bookings, options = self.bookings, self.options
         request = bookings.now(bookings.requests)
@@ -353,9 +356,3 @@ def _flexibility(world: World) -> FlexibilityModel:
 
 def _part(tensors: dict[str, Array], prefix: str) -> dict[str, Array]:
     return {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}
-
-
-def _load_lookahead() -> Any:
-    from shoal.tasks.rides.lookahead import Lookahead
-
-    return Lookahead.shipped()

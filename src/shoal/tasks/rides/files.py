@@ -91,7 +91,7 @@ def _load_trips(path: Path, city: City, count: int) -> dict[str, Array]:
     diaries: list[list[tuple[int, int, int, int]]] = [[] for _ in range(count)]
     for row in range(len(table)):
         rider = table.whole(row, "rider", 0, count - 1, "a rider's number")
-        pickup, dropoff = _read_ways(table, row, zones)
+        pickup, dropoff = read_ways(table, row, zones)
         slot, rest = divmod(table.time_s(row, "pickup_open"), SLOT_S)
         if rest or slot >= SLOTS:
             table.refuse(row, "pickup_open", "a full or half hour before 24:00")
@@ -106,7 +106,7 @@ def _load_trips(path: Path, city: City, count: int) -> dict[str, Array]:
         "trip_pickup": pickup_zones.astype(np.int32),
         "trip_dropoff": dropoff_zones.astype(np.int32),
         "trip_purpose": purpose.astype(np.int8),
-        "trip_slot": slots.astype(np.int8),
+        "trip_slot": slots.astype(np.int32),
         "trip_direct_s": city.travel_s[pickup_zones, dropoff_zones],
         "trip_count": np.array([len(diary) for diary in diaries], np.int32),
     }
@@ -147,11 +147,11 @@ def load_requests(path: Path | str, city: City, riders: Riders, *, capacity: int
             table.refuse(row, "rider", "every rider once a day", f"rider {who} again, as in row {seen[who] + 2}")
         seen[who] = row
         purpose[row] = table.choice(row, "purpose", PURPOSES)
-        requests[row]["pickup"], requests[row]["dropoff"] = _read_ways(table, row, zones)
+        requests[row]["pickup"], requests[row]["dropoff"] = read_ways(table, row, zones)
         requests[row]["size"] = table.whole(row, "size", 1, capacity or PARTY, "a party") if "size" in table else 1
         for column in WINDOWS:
             requests[row][column] = table.time_s(row, column)
-        _check_windows(table, row, requests[row], city)
+        check_windows(table, row, requests[row], city)
     if "seed" in table:
         seed = table.whole(0, "seed", 0, 2**64 - 1, "a seed")
         for row in range(count):
@@ -177,28 +177,25 @@ def write_day(day: Day, path: Path | str, city: City | None = None) -> None:
     write_table(path, rows)
 
 
-def _read_ways(table: Table, row: int, zones: Zones) -> tuple[int, int]:
+def read_ways(table: Table, row: int, zones: Zones) -> tuple[int, int]:
     pickup, dropoff = zones.read(table, row, "pickup"), zones.read(table, row, "dropoff")
     if pickup == dropoff:
         table.refuse(row, "dropoff", "another zone than the pickup's")
     return pickup, dropoff
 
 
-def _check_windows(table: Table, row: int, request: Any, city: City) -> None:
+def check_windows(table: Table, row: int, request: Any, city: City) -> None:
     """Refuse windows that no vehicle could ever keep."""
     travel_s, pickup, dropoff = city.travel_s, request["pickup"], request["dropoff"]
     for stop in ("pickup", "dropoff"):
-        if request[f"{stop}_close"] < request[f"{stop}_open"]:
-            table.refuse(
-                row, f"{stop}_close", f"a time from {clock(request[f'{stop}_open'])} on, when the window opens"
-            )
+        open_s, close_s = int(request[f"{stop}_open"]), int(request[f"{stop}_close"])
+        if close_s < open_s:
+            table.refuse(row, f"{stop}_close", f"{clock(open_s)}, when it opens, or later")
     if request["pickup_open"] >= DAY_S:
         table.refuse(row, "pickup_open", "a time before 24:00")
     reached_s = max(int(request["pickup_open"]), int(travel_s[city.depot, pickup]))
     if request["pickup_close"] < reached_s:
-        table.refuse(
-            row, "pickup_close", f"a time from {clock(reached_s)} on, since a vehicle leaves the depot at 0:00"
-        )
+        table.refuse(row, "pickup_close", f"{clock(reached_s)} or later: vehicles leave the depot at 0:00")
     arrived_s = reached_s + int(travel_s[pickup, dropoff])
     if request["dropoff_close"] < arrived_s:
         direct_s = int(travel_s[pickup, dropoff])

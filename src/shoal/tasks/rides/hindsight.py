@@ -1,10 +1,10 @@
 """Hindsight: what could be had if every request and every answer of a day were known at its start.
 
-A joint search over routes and offers: ruin and recreate, in which each request that is put back takes the place *and* the
-offer that are cheapest together, among the offers its rider would accept; an offer costs `patience` for its
-minutes. It starts from several days of offers (nobody's, everybody's widest, what other policies would have got) and keeps
-what is best when the day is booked again with it, request by request, as the environment does. It is a heuristic: a
-lower bound of what perfect information is worth.
+A joint search over routes and offers: ruin and recreate, in which each request that is put back takes the place
+*and* the offer that are cheapest together, among the offers its rider would accept; an offer costs `patience` for its
+minutes. It starts from several days of offers (nobody's, everybody's widest, what other policies would have got) and
+keeps what is best when the day is booked again with it, request by request, as the environment does. It is a heuristic:
+a lower bound of what perfect information is worth.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shoal.tasks.rides.routing.insertion import NOWHERE, best_place, offer_windows, price_offers
+from shoal.tasks.rides.routing.insertion import NOWHERE, best_place
 from shoal.tasks.rides.routing.machine import kernel
+from shoal.tasks.rides.routing.menu import offer_windows, price_offers
 from shoal.tasks.rides.routing.problem import (
     NO_CHANGE,
     NUM_OFFERS,
@@ -23,18 +24,21 @@ from shoal.tasks.rides.routing.problem import (
     OFFER_MIN,
     turned_away_s,
 )
-from shoal.tasks.rides.routing.ruin import note_plan, ruin
+from shoal.tasks.rides.routing.ruin import exchange_tails, keep, ruin, undo
 from shoal.tasks.rides.routing.schedule import (
     CLOSE,
     OPEN,
-    copy_route,
+    copy_plan,
     gather,
     insert_pair,
+    note_plan,
     read_plan,
     time_route,
     travel_of,
+    workspace,
     write_plan,
 )
+from shoal.tasks.rides.routing.settings import Effort, search_settings
 from shoal.vector.rng import RNG, begin, below, mix
 from shoal.vector.threads import Pool
 
@@ -45,7 +49,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 ITERATIONS = 4000  # of the joint search, from each start
-HEAT_S = 240  # at the start a plan this much dearer may be accepted; falls to 0
+EFFORT = Effort(heat=0.5, margin=0.85, strings=3, longest=4)
 _SEARCH = np.uint64(0xA0761D6478BD642F)  # sets the draws of the search apart from the oracle's
 _KEPT_DAYS = 100_000
 
@@ -108,10 +112,8 @@ def _book_starts(bookings: Bookings, rows: Array, oracle_iterations: int) -> Boo
     patience, _ = bookings.world.options.burden_rates
     widest = np.where(accepts, OFFER_MIN, -1).argmax(-1)
     likely = np.where(accepts & (chance >= 0.7), OFFER_MIN, -1).argmax(-1)
-    offers = np.full((len(rows), STARTS, days.customers), NO_CHANGE)
-    offers[:, 1] = widest.reshape(offers.shape)[:, 1]
-    offers[:, 2] = likely.reshape(offers.shape)[:, 2]
-    offers = offers.reshape(days.num_days, -1)
+    offers = np.full((days.num_days, days.customers), NO_CHANGE)
+    offers[1::STARTS], offers[2::STARTS] = widest[1::STARTS], likely[2::STARTS]
     greedy = np.arange(3, days.num_days, STARTS)  # the fourth: the best saving now, as the informed policy would
     for t in range(days.customers):
         request = days.now(days.requests)
@@ -155,7 +157,8 @@ def search(days: Bookings, iterations: int = ITERATIONS) -> tuple[Array, Array]:
     arguments = (
         *(np.ascontiguousarray(problem.travel_s), limits, days.requests, answers_known(days), burden_s),
         *(turned_away_s(problem, days.requests), 60 * OFFER_EARLIER_MIN.astype(np.int64)),
-        *(60 * OFFER_LATER_MIN.astype(np.int64), world.options.offer_effect == "widen", keys, int(iterations), HEAT_S),
+        *(60 * OFFER_LATER_MIN.astype(np.int64), world.options.offer_effect == "widen", keys, int(iterations)),
+        search_settings(problem.travel_s, EFFORT),
         *(offers, plans.served, plans.stops, plans.lengths, plans.cost_s, loss_s),
     )
     pool = Pool(days.num_days, min(days.oracle.threads, days.num_days))
@@ -170,15 +173,15 @@ def search(days: Bookings, iterations: int = ITERATIONS) -> tuple[Array, Array]:
 # -- compiled: plain scalar Python in the tuples of routing/schedule.py -----------------------------------
 
 
-def open_to(day: Any, r: int, offered: Any, offer: int) -> None:
+def open_to(day: Any, r: Any, offered: Any, offer: Any) -> None:
     """Give request `r` the windows of an offer, from int32[16, 4]."""
     windows = day[1]
     windows[2 * r, OPEN], windows[2 * r, CLOSE] = offered[offer, 0], offered[offer, 1]
     windows[2 * r + 1, OPEN], windows[2 * r + 1, CLOSE] = offered[offer, 2], offered[offer, 3]
 
 
-def put_back(day: Any, plan: Any, r: int, offered: Any, allowed: Any, burden_s: Any, away_s: int, widen: bool,
-             extras: Any) -> tuple[int, int]:  # fmt: skip
+def put_back(day: Any, plan: Any, r: Any, offered: Any, allowed: Any, burden_s: Any, away_s: Any, widen: Any,
+             extras: Any) -> Any:  # fmt: skip
     """Insert `r` at the place and with the offer that are cheapest together: (route, offer), or (-1, no change)."""
     price_offers(day, plan, r, offered, widen, extras)
     best, cheapest = -1, np.int64(away_s)
@@ -194,7 +197,7 @@ def put_back(day: Any, plan: Any, r: int, offered: Any, allowed: Any, burden_s: 
     return v, best
 
 
-def loss_of(plan: Any, where: Any, offers: Any, burden_s: Any, away_s: Any) -> int:
+def loss_of(plan: Any, where: Any, offers: Any, burden_s: Any, away_s: Any) -> Any:
     """Travel, burden and penalties of a plan."""
     total = travel_of(plan)
     for r in range(offers.shape[0]):
@@ -227,31 +230,25 @@ def search_range(
     away_s: Any,
     earlier_s: Any,
     later_s: Any,
-    widen: bool,
+    widen: Any,
     keys: Any,
-    iterations: int,
-    heat: int,
+    iterations: Any,
+    settings: Any,
     offers: Any,
     served: Any,
     stops: Any,
     lengths: Any,
     cost_s: Any,
     loss_s: Any,
-    low: int,
-    high: int,
-) -> int:
+    low: Any,
+    high: Any,
+) -> Any:
     """Ruin-and-recreate over routes and offers, for the days low <= n < high; threshold falling from `heat` to 0."""
-    known, vehicles = requests.shape[1], lengths.shape[1]
-    size = 2 * known + 1
-    day = (np.empty((size, size), np.int32), np.empty((size, 3), np.int32), limits)
-    routes = np.empty((3, vehicles, size + 1, 4), np.int32)
-    rows = np.empty((3, vehicles), np.int32)
-    costs = np.empty((3, vehicles), np.int64)
-    current, candidate = (routes[0], rows[0], costs[0]), (routes[1], rows[1], costs[1])
-    best = (routes[2], rows[2], costs[2])
-    where = np.empty(known, np.int32)
-    removed, touched = np.empty(known, np.int32), np.zeros(vehicles, np.bool_)
-    notes = (removed, touched, np.empty(vehicles, np.int32), np.empty(vehicles, np.int64))
+    known = requests.shape[1]
+    day, plans, where, notes = workspace(known, lengths.shape[1], limits)
+    current, candidate, best = plans
+    removed, touched = notes[0], notes[1]
+    heat, margin, strings, longest = settings
     offered = np.empty((known, NUM_OFFERS, 4), np.int32)
     extras = np.empty(NUM_OFFERS, np.int64)
     trial, kept = np.empty(known, np.int64), np.empty(known, np.int64)
@@ -265,16 +262,14 @@ def search_range(
             open_to(day, r, offered[r], now[r])
             trial[r] = kept[r] = now[r]
         read_plan(day, current, stops[n], lengths[n])
-        for v in range(vehicles):
-            copy_route(current, candidate, v)
-            copy_route(current, best, v)
-            touched[v] = False
+        copy_plan(current, candidate)
+        copy_plan(current, best)
+        touched[:] = False
         note_plan(current, where)
         total = loss_of(current, where, trial, burden_s, away_s[n])
         record = total
         for step in range(iterations):
-            strings = 1 + below(rng, 3)
-            ruin(day, candidate, where, below(rng, known), known, strings, 3, notes, rng)
+            ruin(day, candidate, where, below(rng, known), known, 1 + below(rng, strings), longest, notes, rng)
             count = 0
             for r in range(known):
                 if where[r] < 0:  # those turned away get another chance too
@@ -289,35 +284,29 @@ def search_range(
                 if v >= 0:
                     touched[v] = True
             price = loss_of(candidate, where, trial, burden_s, away_s[n])
-            accepted = price < total + 1 + below(rng, 1 + heat * (iterations - step) // iterations)
-            for v in range(vehicles):
-                if touched[v]:
-                    touched[v] = False
-                    if accepted:
-                        copy_route(candidate, current, v)
-                    else:
-                        copy_route(current, candidate, v)
-            if not accepted:
-                note_plan(current, where)
-            for k in range(count):
-                r = removed[k]
-                if accepted:
-                    now[r] = trial[r]
-                else:
+            if price < total + margin:
+                exchange_tails(day, candidate, where, notes)
+                price = loss_of(candidate, where, trial, burden_s, away_s[n])
+            if price <= total + below(rng, 1 + heat * (iterations - step) // iterations):
+                total = price
+                keep(current, candidate, touched)
+                for k in range(count):
+                    now[removed[k]] = trial[removed[k]]
+                if total < record:
+                    record = total
+                    copy_plan(current, best)
+                    kept[:] = now
+            else:
+                for k in range(count):
+                    r = removed[k]
+                    where[r] = -1
                     trial[r] = now[r]
                     open_to(day, r, offered[r], now[r])
-            if accepted:
-                total = price
-            if total < record:
-                record = total
-                for v in range(vehicles):
-                    copy_route(current, best, v)
-                for r in range(known):
-                    kept[r] = now[r]
+                undo(current, candidate, where, touched)
         for r in range(known):
             now[r] = kept[r]
             open_to(day, r, offered[r], kept[r])
-        for v in range(vehicles):
+        for v in range(lengths.shape[1]):
             time_route(day, best, v)
         note_plan(best, where)
         narrow(day, best, where, now, offered, allowed[n], burden_s)

@@ -1,13 +1,15 @@
-"""Fit the lookahead network on branches of simulated training days.
+"""Fit what an accepted offer is worth on branches of simulated training days.
 
-A day is booked by a generous policy up to a request drawn at random. From there it goes on several times, with the same
-later requests, answers and oracle keys: once without an offer, and once for each of a few offers, taken as accepted. The
-saving at the day's end, after polishing the routes, is the target. A value fitted around a timid policy would be too
-low, because room is worth more where the others are wide too.
+A day is booked up to a request drawn at random. From there it goes on several times, with the same later requests, answers
+and oracle keys: once without an offer, and once for each of a few offers, taken as accepted. The net gain at the day's end,
+after polishing the routes, is the target. A value fitted around a timid policy would be too low, because room is
+worth more where the others are wide too: so days go on under a generous policy first, and, once there is a
+lookahead, under that.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,97 +17,163 @@ import numpy as np
 
 from shoal.tasks.rides.env import RidesVectorEnv
 from shoal.tasks.rides.lookahead import Lookahead, inputs
+from shoal.tasks.rides.observe import OFFER_COLUMN
 from shoal.tasks.rides.routing.problem import NO_CHANGE, NUM_OFFERS, OFFER_MIN
 from shoal.vector.rng import mix
 from shoal.vector.seeding import Stream, sequence
 
 Array = np.ndarray[Any, Any]
+TARGET_CAP_MIN = 30.0  # a turned-away request moves a day by an hour; it must not move a fit
 
 
 @dataclass(frozen=True)
 class Branches:
-    """What a fit learns from: one row per offer tried."""
+    """What a fit learns from: D days, each with the observation at its branch and K offers tried there."""
 
-    rows: Array  # float32[B, F], inputs of the offer
-    saving_min: Array  # float64[B], at the end of the day, against no offer
-    day: Array  # int64[B], which day it was: rows of a day belong together
+    obs: dict[str, Array]  # observations, [D, ...] each
+    tried: Array  # int64[D, K], offers
+    gain_min: Array  # float64[D, K]: net gain of the rest of the day against no offer, without this offer's own burden
 
 
-def generous(env: RidesVectorEnv, threshold: float) -> Array:
-    """The most minutes with P(accept) at or above a threshold; state-independent, so that branches ask alike."""
-    minutes = np.where(env.menu.p_accept >= threshold, OFFER_MIN, -1)
+def generous(env: RidesVectorEnv, threshold: Array) -> Array:
+    """The most minutes with P(accept) at or above a threshold [N], int64[N]; it asks alike in every branch."""
+    minutes = np.where(env.menu.p_accept >= threshold[:, None], OFFER_MIN, -1)
     minutes[:, NO_CHANGE] = np.maximum(minutes[:, NO_CHANGE], 0)
     return np.asarray(minutes.argmax(1))
 
 
 def collect_branches(
-    env: RidesVectorEnv, *, seed: int, offers: int = 3, polish: int = 200, first_day: int = 0
+    env: RidesVectorEnv, *, seed: int, batch: int, offers: int = 3, polish: int = 200, follow: bool = False
 ) -> Branches:
-    """One batch of days of `env` (a training one, reset here), each branched once: `offers` rows a day."""
-    rng = np.random.default_rng(sequence(seed, Stream.TRAIN, 0x10AD, first_day))
+    """One batch of days of a training environment, which is reset here; each day is branched once.
+
+    `follow`: the days are booked by the environment's lookahead instead of the generous policy.
+    """
+    rng = np.random.default_rng(sequence(seed, Stream.TRAIN, 0x10AD, batch))
     n, customers = env.num_envs, env.options.customers
+    patience, refusal = env.options.burden_rates
+    # How generous a day is differs from day to day, so that the fit sees narrow and wide ones.
+    threshold = rng.choice([0.5, 0.7, 0.9, 2.0], n, p=[0.35, 0.35, 0.15, 0.15])
+
+    def choose(obs: dict[str, Array]) -> Array:
+        if follow:
+            return np.asarray(obs["offers"][:, :, OFFER_COLUMN["lookahead"]].argmax(1))
+        return generous(env, threshold)
+
     obs, _ = env.reset(seed=int(rng.integers(2**31)))
     # All days branch at the same request: the batch stays in step, and requests are drawn evenly over batches.
     at = int(rng.integers(customers))
-    # How generous the day is before and after differs from day to day, so that the fit sees narrow and wide days.
-    threshold = rng.choice([0.5, 0.7, 0.9, 2.0], n, p=[0.35, 0.35, 0.15, 0.15])
     for _ in range(at):
-        obs, *_ = env.step(generous(env, threshold[:, None]))
-    tried = np.stack([rng.permutation(np.delete(np.arange(NUM_OFFERS), NO_CHANGE))[:offers] for _ in range(n)])
-    rows = inputs(obs)[np.arange(n)[:, None], tried]  # [n, offers, F]
-
+        obs, *_ = env.step(choose(obs))
+    others = np.delete(np.arange(NUM_OFFERS), NO_CHANGE)
+    tried = np.stack([rng.permutation(others)[:offers] for _ in range(n)])
     start = env.bookings
-    later = [env.world.true_probability(start.rider[:, t], start.purpose[:, t]) for t in range(customers)]
-    final_s = np.empty((n, offers + 1))
+    net_min = np.empty((n, offers + 1))
     for branch in range(offers + 1):
-        bookings = start.copy(with_base=False)
+        env.bookings = bookings = start.copy(with_base=False)
         first = np.full(n, NO_CHANGE) if branch == offers else tried[:, branch]
         bookings.put(first, np.ones(n, np.bool_), env.options.iterations)
-        for t in range(at + 1, customers):
-            minutes = np.where(later[t] >= threshold[:, None], OFFER_MIN, -1)
-            minutes[:, NO_CHANGE] = 0
-            bookings.book(minutes.argmax(1), env.options.iterations)
+        for _ in range(at + 1, customers):
+            bookings.book(choose(env.look()), env.options.iterations)
         env.oracle.polish(bookings.plans, mix(bookings.key), polish)
-        final_s[:, branch] = bookings.cost_s()
-    saving = (final_s[:, [offers]] - final_s[:, :offers]) / 60.0
-    day = np.repeat(first_day + np.arange(n), offers)
-    return Branches(rows.reshape(n * offers, -1), saving.ravel(), day)
+        later = slice(at + 1, customers)
+        burden = patience * bookings.agreed_min()[:, later].sum(1) + refusal * bookings.refused()[:, later].sum(1)
+        net_min[:, branch] = -bookings.cost_s() / 60.0 - burden
+    env.bookings = start
+    return Branches(obs, tried, net_min[:, :offers] - net_min[:, [offers]])
 
 
-def fit(
-    branches: Branches, *, seed: int = 0, hidden: tuple[int, ...] = (32, 32), epochs: int = 60
+def joined(parts: list[Branches]) -> Branches:
+    """Several batches as one."""
+    names = parts[0].obs
+    return Branches(
+        {name: np.concatenate([part.obs[name] for part in parts]) for name in names},
+        np.concatenate([part.tried for part in parts]),
+        np.concatenate([part.gain_min for part in parts]),
+    )
+
+
+def fit_lookahead(
+    branches: Branches, *, seed: int = 0, hidden: tuple[int, ...] = (64, 64), epochs: int = 12, device: str = "cpu"
 ) -> tuple[Lookahead, dict[str, float]]:
-    """Train the network; the epoch with the best error on a fifth of the days, held out, is kept."""
-    import torch
+    """Train the small network; the epoch with the best error on a fifth of the days, held out, is kept."""
     from torch import nn
 
-    held_out = branches.day % 5 == 4
-    rows, target = torch.from_numpy(branches.rows), torch.from_numpy(branches.saving_min.astype(np.float32))
-    target = target.clamp(-30, 30)  # a turned-away request moves a day by an hour; it must not move the fit
-    train, test = torch.from_numpy(np.flatnonzero(~held_out)), torch.from_numpy(np.flatnonzero(held_out))
+    day = np.arange(len(branches.tried))[:, None]
+    rows = inputs(branches.obs)[day, branches.tried]  # [D, K, F]
+    sizes = [rows.shape[-1], *hidden, 1]
+    layers: list[nn.Module] = []
+    for size, after in itertools.pairwise(sizes):
+        layers += [nn.Linear(size, after), nn.ReLU()]
+    model = nn.Sequential(*layers[:-1])
+    scores = _fit(
+        model, lambda part: model(part["rows"]).squeeze(-1), {"rows": rows}, branches.gain_min, seed, epochs, device
+    )
+    linear = [layer for layer in model if isinstance(layer, nn.Linear)]
+    weights = tuple(layer.weight.detach().t().contiguous().numpy() for layer in linear)
+    return Lookahead(weights, tuple(layer.bias.detach().numpy() for layer in linear)), scores
+
+
+def fit_worth(
+    network: Any, branches: Branches, lookahead: Lookahead, *, seed: int = 0, epochs: int = 12, device: str = "cpu"
+) -> dict[str, float]:
+    """Teach a RidesNetwork's policy what offers are worth beyond the lookahead's estimate, in place."""
+    import torch
+
+    from shoal.tasks.rides.observe import MINUTES
+
+    day = np.arange(len(branches.tried))[:, None]
+    known = lookahead.values(branches.obs)[day, branches.tried]
+    flat = np.concatenate([branches.obs[name].reshape(len(day), -1) for name in network.slices], 1).astype(np.float32)
+    data = {"features": flat, "tried": branches.tried, "known": known.astype(np.float32)}
+
+    def predict(part: dict[str, Any]) -> Any:
+        worth = network.worth(part["features"]) * MINUTES
+        return part["known"] + torch.gather(worth, 1, part["tried"])
+
+    return _fit(network, predict, data, branches.gain_min, seed, epochs, device)
+
+
+def _fit(
+    model: Any, predict: Any, data: dict[str, Array], target_min: Array, seed: int, epochs: int, device: str
+) -> dict[str, float]:
+    """Least squares by Adam with a one-cycle rate; leaves the best weights of any epoch in `model`."""
+    import torch
+
+    target = torch.from_numpy(np.clip(target_min, -TARGET_CAP_MIN, TARGET_CAP_MIN).astype(np.float32)).to(device)
+    tensors = {name: torch.from_numpy(np.ascontiguousarray(array)).to(device) for name, array in data.items()}
+    held_out = torch.arange(len(target)) % 5 == 4
+    train, test = (~held_out).nonzero()[:, 0].to(device), held_out.nonzero()[:, 0].to(device)
+
+    def error(rows: Any) -> Any:
+        return (predict({name: tensor[rows] for name, tensor in tensors.items()}) - target[rows]).square().mean()
+
+    model.to(device)
+    size, best, kept = 1024, float("inf"), {}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        sizes = [rows.shape[1], *hidden, 1]
-        layers: list[nn.Module] = []
-        for i in range(len(sizes) - 1):
-            layers += [nn.Linear(sizes[i], sizes[i + 1]), nn.ReLU()]
-        model = nn.Sequential(*layers[:-1])
         optimiser = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=1e-2)
-        best, kept = float("inf"), None
-        plan = torch.optim.lr_scheduler.OneCycleLR(optimiser, 3e-3, epochs * (-(-len(train) // 1024)))
+        plan = torch.optim.lr_scheduler.OneCycleLR(optimiser, 3e-3, epochs * (-(-len(train) // size)))
+        with torch.inference_mode():
+            before = float(torch.stack([error(part) for part in torch.split(test, 4096)]).mean())
         for _ in range(epochs):
-            for part in train[torch.randperm(len(train))].split(1024):
-                loss = nn.functional.mse_loss(model(rows[part])[:, 0], target[part])
+            for part in torch.split(train[torch.randperm(len(train)).to(device)], size):
+                loss = error(part)
                 optimiser.zero_grad()
                 loss.backward()
                 optimiser.step()
                 plan.step()
             with torch.inference_mode():
-                error = float(nn.functional.mse_loss(model(rows[test])[:, 0], target[test]))
-            if error < best:
-                best, kept = error, [p.detach().clone() for p in model.parameters()]
-    assert kept is not None
+                now = float(torch.stack([error(part) for part in torch.split(test, 4096)]).mean())
+            if now < best:
+                best, kept = now, {name: value.detach().clone() for name, value in model.state_dict().items()}
+    model.load_state_dict(kept)
+    model.to("cpu")
     variance = float(target[test].var())
-    scores = {"held_out_r2": 1 - best / variance, "target_sd_min": variance**0.5, "rows": float(len(rows))}
-    weights, biases = kept[::2], kept[1::2]
-    return Lookahead(tuple(w.t().contiguous().numpy() for w in weights), tuple(b.numpy() for b in biases)), scores
+    return {
+        "held_out_r2": 1 - best / variance,
+        "held_out_r2_before": 1 - before / variance,
+        "target_sd_min": variance**0.5,
+        "offers_tried": float(target.numel()),
+        "days": float(len(target)),
+    }

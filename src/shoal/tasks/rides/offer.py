@@ -1,7 +1,7 @@
 """The booking desk: what a policy would offer the rider who is calling now, given the day so far.
 
-A desk keeps one day open. When the next call comes on the same day, only what was booked since is planned; another day is
-planned from its beginning, which takes milliseconds.
+A desk keeps one day open. When the next call comes on the same day, only what was booked since is planned; another
+day is planned from its beginning, which takes milliseconds.
 """
 
 from __future__ import annotations
@@ -164,7 +164,9 @@ class Desk:
         keys = [booked.key(row) for row in range(len(booked))]
         if self._keys is None or keys[: len(self._keys)] != self._keys:
             count = bookings.customers
-            blank = Day(0, np.zeros(count, REQUEST), np.zeros(count, np.int32), np.zeros(count, np.int8), np.zeros(count))
+            blank = Day(
+                0, np.zeros(count, REQUEST), np.zeros(count, np.int32), np.zeros(count, np.int8), np.zeros(count)
+            )
             bookings.begin(np.zeros(1, np.int64), [blank])
             self._keys = []
         yes = np.ones(1, np.bool_)

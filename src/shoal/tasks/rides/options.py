@@ -47,6 +47,8 @@ class RidesOptions:
     """Route minutes per refused offer (with --burden own)."""
     iterations: int = 30
     """Ruin-and-recreate iterations of the routing oracle after each request (300 for evaluation)."""
+    lookahead: str = ""
+    """Weights of the lookahead (.npz, `shoal rides fit`); default: those that come with shoal."""
     prices: Literal["insertion", "pooled"] = "insertion"
     """Prices of the 16 offers that the agent sees."""
     knowledge: Literal["learned", "true", "prior"] = "learned"
@@ -61,9 +63,10 @@ class RidesOptions:
     """P under which the hard mask forbids an offer."""
     epsilon: float = 0.2
     """Share of steps that ignore the mask at first; falls to 0 linearly over training."""
-    start: Literal["none", "myopic", "lookahead"] = "lookahead"
-    """The policy that training starts from: logits begin as its scores over --start-temperature."""
-    start_temperature: float = 1.0
+    start: Literal["none", "myopic", "lookahead", "taught"] = "taught"
+    """The policy that training starts from: logits begin as its scores over --start-temperature. taught: the lookahead
+    and what a network of ours was taught about it on branched days."""
+    start_temperature: float = 0.15
     """Minutes of expected net gain that multiply an offer's odds by e at the start."""
     background: bool = True
     """Train the flexibility model while rollouts go on."""

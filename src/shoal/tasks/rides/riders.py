@@ -1,7 +1,8 @@
 """Who rides: a seeded population with profiles, homes, diaries of trips, and a hidden flexibility type.
 
-Types come in exact shares, among the training riders and among the held-out ones alike, so that 60 held-out riders are
-no lottery; the profile is then drawn given the type, which is the same joint distribution as the other way round.
+Types come in exact shares, among the training riders and among the held-out ones alike, and profiles given the type in
+nearly exact ones, so that 60 held-out riders are no lottery. Drawing the profile given the type is the same joint
+distribution as the other way round.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Riders:
     trip_pickup: Array  # int32[R, T], zone
     trip_dropoff: Array  # int32[R, T], zone
     trip_purpose: Array  # int8[R, T], position in PURPOSES
-    trip_slot: Array  # int8[R, T], the half hour in which the pickup window opens
+    trip_slot: Array  # int32[R, T], the half hour in which the pickup window opens
     trip_direct_s: Array  # int32[R, T], travel time from door to door
     trip_count: Array  # int32[R], how many of the T are the rider's; the rest fills up
 
@@ -127,15 +128,29 @@ def apportioned(shares: Array, count: int) -> Array:
 def _draw_part(city: City, rng: np.random.Generator, count: int, shares: Array) -> dict[str, Array]:
     assert city.attraction is not None
     kind = rng.permutation(np.repeat(np.arange(4), apportioned(shares, count)))
-    joint = profile_shares()[..., None] * type_given_profile()
-    given_type = joint.reshape(-1, 4) / joint.sum(axis=(0, 1, 2))  # [profiles, 4]
-    profile = picked(rng.random(count), given_type.T[kind])
-    age, occupation, income = np.unravel_index(profile, joint.shape[:3])
+    age, occupation, income = _profiles_given(kind, rng)
     home = picked(rng.random(count), np.broadcast_to(city.attraction[0], (count, city.zones)))
     fields = {"age": age, "occupation": occupation, "income": income, "kind": kind}
     out: dict[str, Array] = {name: codes.astype(np.int8) for name, codes in fields.items()}
     out |= {"home": home.astype(np.int32), "effect": rng.normal(0.0, EFFECT_SD, count)}
     return out | draw_diaries(city, rng, home, occupation)
+
+
+def _profiles_given(kind: Array, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+    """Age, occupation and income of riders of these types, int64[n] each.
+
+    Stratified: the riders of a type take evenly spaced quantiles of the profiles, in the order of the type that a
+    profile suggests. So a small population's profiles say as much about its types as the model does: no lottery again.
+    """
+    joint = (profile_shares()[..., None] * type_given_profile()).reshape(-1, 4)  # [profiles, 4]
+    order = np.argsort(joint.argmax(axis=1), kind="stable")
+    profile = np.empty(len(kind), np.int64)
+    for code in range(4):
+        mine = np.flatnonzero(kind == code)
+        quantile = (rng.permutation(len(mine)) + rng.random(len(mine))) / max(len(mine), 1)
+        profile[mine] = order[picked(quantile, np.broadcast_to(joint[order, code], (len(mine), len(order))))]
+    age, occupation, income = np.unravel_index(profile, profile_shares().shape)
+    return age, occupation, income
 
 
 def picked(uniform: Array, weights: Array) -> Array:
@@ -177,7 +192,7 @@ def draw_diaries(city: City, rng: np.random.Generator, home: Array, occupation: 
         "trip_pickup": pickup.astype(np.int32),
         "trip_dropoff": dropoff.astype(np.int32),
         "trip_purpose": np.repeat(purpose, 2, axis=1).astype(np.int8),
-        "trip_slot": slot.clip(FIRST_SLOT, LAST_SLOT).astype(np.int8),
+        "trip_slot": slot.clip(FIRST_SLOT, LAST_SLOT).astype(np.int32),
         "trip_direct_s": city.travel_s[pickup, dropoff],
         "trip_count": np.full(count, TRIPS, np.int32),
     }

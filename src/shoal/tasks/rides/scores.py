@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from shoal.tasks.rides.answers import Kind
-from shoal.tasks.rides.contest import BASE, Contest
+from shoal.tasks.rides.played import BASE, Contest
 from shoal.tasks.rides.routing.problem import NO_CHANGE
 
 Array = np.ndarray[Any, Any]
@@ -42,7 +42,7 @@ class Bootstrap:
         chunks = (self._counts[low : low + _CHUNK] for low in range(0, self.resamples, _CHUNK))
         return np.concatenate([counts.astype(np.float64) @ columns.T for counts in chunks])
 
-    def mean(self, values: Array) -> dict[str, float]:
+    def mean(self, values: Array) -> dict[str, Any]:
         """Mean of values float64[S, D] and its interval; with more than one row, runs are resampled too."""
         runs = len(values)
         sums = self.sums(values)
@@ -54,7 +54,7 @@ class Bootstrap:
             means = sums[:, 0] / self.days
         return _with_interval(float(values.mean()), means)
 
-    def ratio(self, over: Array, under: Array, factor: float = 1.0) -> dict[str, float]:
+    def ratio(self, over: Array, under: Array, factor: float = 1.0) -> dict[str, Any]:
         """factor * sum(over) / sum(under) of float64[D] each, and its interval."""
         sums = self.sums(np.stack([over, under]).astype(np.float64))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -63,9 +63,9 @@ class Bootstrap:
         return _with_interval(float(factor * over.sum() / whole) if whole else float("nan"), ratios)
 
 
-def _with_interval(value: float, resampled: Array) -> dict[str, float]:
-    if not np.isfinite(resampled).all():
-        return {"mean": value, "low": float("nan"), "high": float("nan")}
+def _with_interval(value: float, resampled: Array) -> dict[str, Any]:
+    if not np.isfinite([value, *resampled]).all():  # a ratio of nothing
+        return {"mean": None, "low": None, "high": None}
     low, high = np.quantile(resampled, (0.025, 0.975))
     return {"mean": value, "low": float(low), "high": float(high)}
 
@@ -166,5 +166,6 @@ def _figures(contest: Contest, name: str, boot: Bootstrap) -> dict[str, Any]:
                 contest.net_min(name, price), contest.net_min(BEST, price), 100
             )
     if play.reference_unserved is not None:
+        out["reference_errors"] = play.reference_errors
         out["failure_percent"]["reference"] = 100 * float(play.reference_unserved.mean() / served.shape[1])
     return out

@@ -16,16 +16,16 @@ from shoal.tasks.rides import geography
 from shoal.tasks.rides.geography import Array
 
 # Calibrated together to a median of 20 and a maximum of 40 minutes (tests/tasks/rides/test_city.py).
-LOCAL_KMH = 22.0
-DETOUR = 1.02  # on top of the zigzag from hexagon to hexagon, which alone adds up to 15 %
+LOCAL_KMH = 15.0
+DETOUR = 1.03  # on top of the zigzag from hexagon to hexagon, which alone adds up to 15 %
 SIGNAL_S = 6.0  # a zone's worth of crossings, on every road but a freeway
-FREEWAY_KMH = 40.0
-CLIMB_S_PER_M = 0.3
-FALL_S_PER_M = 0.1
+FREEWAY_KMH = 50.0
+CLIMB_S_PER_M = 0.2
+FALL_S_PER_M = 0.05
 CONGESTION = 0.5  # share of time added at the very centre, into it; half of that on the way out
-CONGESTION_KM = 2.0
+CONGESTION_KM = 4.0
 ONE_WAY = 0.1  # share of time gained with the stream and lost against it
-LEAVE_S, ARRIVE_S = 150, 210  # between a door and the through street; up to half as much again downtown
+LEAVE_S, ARRIVE_S = 105, 135  # between a door and the through street; up to half as much again downtown
 
 
 def neighbours(points: Array) -> Array:
@@ -39,7 +39,7 @@ def road_speeds(points: Array) -> dict[tuple[int, int], float]:
     speeds: dict[tuple[int, int], float] = {}
     for _, speed_kmh, corners in geography.ROADS:
         line = geography.kilometres(corners)
-        steps = [np.linspace(a, b, 200) for a, b in itertools.pairwise(line)]
+        steps = [np.linspace(a, b, 60) for a, b in itertools.pairwise(line)]
         track = np.concatenate(steps)
         visited = np.argmin(((track[:, None] - points) ** 2).sum(axis=2), axis=1)
         for here, there in itertools.pairwise(visited.tolist()):

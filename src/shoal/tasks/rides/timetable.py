@@ -1,7 +1,8 @@
 """When a vehicle stops where: the timetable of given routes.
 
-Routes are sequences; within the windows there is room to choose. Every route here ends as early as it can and, given
-that, starts as late as it can, so that nobody sits in a vehicle that waits without need.
+Routes are sequences; within the windows there is room to choose. Here a vehicle goes to everybody as soon as it can,
+but where it would have to wait with riders on board it picks them up later instead: every stretch from empty to empty
+ends as early as it can and, given that, begins as late as it can.
 """
 
 from __future__ import annotations
@@ -30,20 +31,21 @@ def timetable(problem: Problem, requests: Array, routes: Sequence[Sequence[int]]
     zone, opens, closes = (
         np.stack([requests[side[part]] for side in sides], 1).ravel().tolist() for part in range(3)
     )  # by stop: 2 * r is the pickup of request r
-    travel, depot = problem.travel_s, problem.depot
     for route in routes:
-        if not len(route):
-            continue
         stops = [int(stop) for stop in route]
         places = [zone[stop] for stop in stops]
-        legs = travel[[depot, *places[:-1]], places].tolist()  # seconds to each stop from the one before
-        clock = problem.open_s
-        for stop, leg in zip(stops, legs, strict=True):
-            clock = max(clock + leg, opens[stop])
-        times[stops[-1]] = clock
-        for position in range(len(stops) - 2, -1, -1):
-            clock = min(clock - legs[position + 1], closes[stops[position]])
-            times[stops[position]] = clock
+        legs = problem.travel_s[[problem.depot, *places[:-1]], places].tolist()  # seconds from the stop before
+        clock, on_board, first = problem.open_s, 0, 0
+        for position, stop in enumerate(stops):
+            clock = max(clock + legs[position], opens[stop])
+            on_board += -1 if stop % 2 else 1
+            if on_board:
+                continue
+            times[stop] = moment = clock
+            for earlier in range(position - 1, first - 1, -1):  # back to where the vehicle was empty before
+                moment = min(moment - legs[earlier + 1], closes[stops[earlier]])
+                times[stops[earlier]] = moment
+            first = position + 1
     return times
 
 

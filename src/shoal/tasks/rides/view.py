@@ -38,7 +38,7 @@ def day_rows(city: City, day: Day, riders: Riders | None = None) -> list[dict[st
 
 
 def demand_by_hour(days: Days) -> dict[str, Array]:
-    """When riders want to be picked up: `hour` float64[48], where each half hour begins, and its `share` float64[48]."""
+    """When riders want to be picked up: where each half hour begins, `hour`, and its `share`, float64[48] each."""
     return {"hour": np.arange(len(days.demand)) * SLOT_S / 3600.0, "share": days.demand}
 
 

@@ -1,11 +1,12 @@
 """One day inside a kernel: its own small travel matrix and routes that know how early and how late they can be.
 
-These functions are plain scalar Python; `machine.kernel` compiles them. They share three tuples:
+These functions are plain scalar Python; `machine.kernel` compiles them. They share these tuples:
 
-* `day` = (travel int32[M, M], windows int32[M, 3], limits int64[5]): node 2r is the pickup of request r, 2r + 1 its
-  dropoff, the last node (M - 1) the depot. Gathering a day's own matrix costs a few microseconds and keeps it in the fastest
-  cache while hundreds of insertions are tried.
-* `plan` = (routes int32[V, M + 1, 4], lengths int32[V], costs int64[V]): a route's row 0 and row lengths + 1 are the depot.
+* `day` = (travel int32[M, M], windows int32[M, 3], limits int64[4]): node 2r is the pickup of request r, 2r + 1 its
+  dropoff, the last node (M - 1) the depot. Gathering a day's own matrix costs a few microseconds and keeps it in the
+  fastest cache while hundreds of insertions are tried.
+* `plan` = (routes int32[V, M + 1, 4], lengths int32[V], costs int64[V]): a route's rows 0 and length + 1 are the depot.
+* `notes` = (removed int32[C], touched bool[V], nearest int32[V], nearness int64[V], spare int32[M]): scratch.
 """
 
 from __future__ import annotations
@@ -27,7 +28,26 @@ OPEN, CLOSE, SIZE = 0, 1, 2
 DEPOT_ZONE, OPEN_S, CLOSE_S, CAPACITY = 0, 1, 2, 3
 
 
-def gather(travel_s: Any, limits: Any, requests: Any, known: int, day: Any) -> None:
+def workspace(max_requests: Any, vehicles: Any, limits: Any) -> Any:
+    """(day, three working plans, where int32[C]: the route of every request, notes), all uninitialised."""
+    size = 2 * max_requests + 1
+    day = (np.empty((size, size), np.int32), np.empty((size, 3), np.int32), limits)
+    routes = np.empty((3, vehicles, size + 1, 4), np.int32)
+    lengths = np.zeros((3, vehicles), np.int32)
+    costs = np.zeros((3, vehicles), np.int64)
+    plans = ((routes[0], lengths[0], costs[0]), (routes[1], lengths[1], costs[1]), (routes[2], lengths[2], costs[2]))
+    where = np.full(max_requests, -1, np.int32)
+    notes = (
+        np.empty(max_requests, np.int32),
+        np.zeros(vehicles, np.bool_),
+        np.empty(vehicles, np.int32),
+        np.empty(vehicles, np.int64),
+        np.empty(size, np.int32),
+    )
+    return day, plans, where, notes
+
+
+def gather(travel_s: Any, limits: Any, requests: Any, known: Any, day: Any) -> None:
     """Fill `day` with the first `known` requests."""
     travel, windows, _ = day
     depot = travel.shape[0] - 1
@@ -45,7 +65,7 @@ def gather(travel_s: Any, limits: Any, requests: Any, known: int, day: Any) -> N
             travel[a, 2 * r + 1] = travel_s[zone, requests[r].dropoff]
 
 
-def put_windows(day: Any, r: int, request: Any) -> None:
+def put_windows(day: Any, r: Any, request: Any) -> None:
     """Windows and size of one request into `day`."""
     windows = day[1]
     windows[2 * r, OPEN], windows[2 * r, CLOSE] = request.pickup_open, request.pickup_close
@@ -53,7 +73,7 @@ def put_windows(day: Any, r: int, request: Any) -> None:
     windows[2 * r, SIZE], windows[2 * r + 1, SIZE] = request.size, -request.size
 
 
-def time_route(day: Any, plan: Any, v: int) -> bool:
+def time_route(day: Any, plan: Any, v: Any) -> Any:
     """Recompute earliest, latest, load and cost of route `v` from its nodes; False if a window or the load breaks."""
     travel, windows, limits = day
     routes, lengths, costs = plan
@@ -95,7 +115,7 @@ def read_plan(day: Any, plan: Any, stops: Any, stop_counts: Any) -> None:
         time_route(day, plan, v)
 
 
-def write_plan(plan: Any, stops: Any, stop_counts: Any) -> int:
+def write_plan(plan: Any, stops: Any, stop_counts: Any) -> Any:
     """A working plan into the arrays of a stored day; its travel seconds."""
     routes, lengths, costs = plan
     total = np.int64(0)
@@ -104,13 +124,13 @@ def write_plan(plan: Any, stops: Any, stop_counts: Any) -> int:
         total += costs[v]
         for k in range(lengths[v]):
             stops[v, k] = routes[v, k + 1, NODE]
+        stops[v, lengths[v] :] = 0  # equal routes are equal bytes
     return total
 
 
-def copy_route(source: Any, target: Any, v: int) -> None:
+def copy_route(source: Any, target: Any, v: Any) -> None:
     """Route `v` of one working plan into another."""
     rows = source[1][v] + 2
-    source[0][v]
     for k in range(rows):
         for column in range(4):
             target[0][v, k, column] = source[0][v, k, column]
@@ -118,7 +138,27 @@ def copy_route(source: Any, target: Any, v: int) -> None:
     target[2][v] = source[2][v]
 
 
-def travel_of(plan: Any) -> int:
+def copy_plan(source: Any, target: Any) -> None:
+    """All routes of one working plan into another."""
+    for v in range(source[1].shape[0]):
+        copy_route(source, target, v)
+
+
+def note_route(plan: Any, where: Any, v: Any) -> None:
+    """`where` for the requests of route `v`."""
+    routes, lengths, _ = plan
+    for k in range(1, lengths[v] + 1):
+        where[routes[v, k, NODE] >> 1] = v
+
+
+def note_plan(plan: Any, where: Any) -> None:
+    """The route of every request into `where`, -1 for those in none."""
+    where[:] = -1
+    for v in range(plan[1].shape[0]):
+        note_route(plan, where, v)
+
+
+def travel_of(plan: Any) -> Any:
     """Travel seconds of all routes."""
     total = np.int64(0)
     for v in range(plan[2].shape[0]):
@@ -126,7 +166,7 @@ def travel_of(plan: Any) -> int:
     return total
 
 
-def insert_pair(day: Any, plan: Any, v: int, r: int, i: int, j: int) -> None:
+def insert_pair(day: Any, plan: Any, v: Any, r: Any, i: Any, j: Any) -> None:
     """Put the pickup of `r` after row `i` of route `v` and its dropoff after row `j` (rows before the insertion)."""
     routes, lengths, _ = plan
     route = routes[v]

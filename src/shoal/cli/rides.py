@@ -1,0 +1,197 @@
+"""`shoal rides ...`: the commands of one task. What they compute is in shoal.tasks.rides."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from shoal.cli.parsing import named, parse
+
+USAGE = """shoal rides city                    the city as a map
+shoal rides day [--seed N]          one day's requests: a table, a map, a CSV file
+shoal rides offer RUN --day FILE    what a trained run would offer the rider who is calling now"""
+
+
+def rides(args: list[str], as_json: bool) -> int:
+    """Draw the city, draw a day, ask a trained run for an offer."""
+    commands = {"city": city, "day": day, "offer": offer}
+    if not args or args[0] in ("-h", "--help"):
+        print(USAGE)
+        return 0 if args else 2
+    if args[0] not in commands:
+        raise ValueError(f"expected shoal rides {' | '.join(commands)}, got {args[0]!r}\n\n{USAGE}")
+    return commands[args[0]](args[1:], as_json)
+
+
+# -- pictures of the world ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CityArgs:
+    """Draw the city: zones by their distance from the depot."""
+
+    city: str = ""
+    """A CSV of travel times between zones, in seconds; default: San Francisco in 207 zones."""
+    zones: str = ""
+    """A CSV of zone names and coordinates for --city."""
+    out: str = "rides-city.png"
+    """File for the map (.png or .svg)."""
+
+
+def city(args: list[str], as_json: bool) -> int:
+    """Draw the city and say its figures."""
+    given = parse(CityArgs, args, "shoal rides city")
+    from matplotlib.figure import Figure
+
+    from shoal.figures.rides_map import draw_city
+    from shoal.tasks.rides.options import RidesOptions
+    from shoal.tasks.rides.world import make_world
+
+    drawn = make_world(RidesOptions(city=given.city, zones=given.zones)).city
+    figure = Figure(figsize=(9, 8), layout="constrained")
+    draw_city(figure.subplots(), drawn)
+    path = _save(figure, given.out)
+    found = drawn.summary()
+    if as_json:
+        print(json.dumps({**found, "picture": str(path)}))
+        return 0
+    print(
+        f"{found['name']}: {found['zones']} zones, depot {found['depot']}; {found['median_min']:.1f} minutes apart in "
+        f"the median, {found['max_min']:.1f} at most; there and back differ by {found['asymmetry_percent']:.1f} %"
+    )
+    print(f"picture  {path}")
+    return 0
+
+
+@dataclass(frozen=True)
+class DayArgs:
+    """Draw one day of requests."""
+
+    seed: int = 0
+    """Which day."""
+    customers: int = 30
+    """Requests of the day."""
+    split: Literal["train", "held_out", "all"] = "train"
+    """Whose riders call."""
+    city: str = ""
+    """A CSV of travel times between zones, in seconds; default: San Francisco in 207 zones."""
+    zones: str = ""
+    """A CSV of zone names and coordinates for --city."""
+    riders: str = ""
+    """A CSV of riders; default: a population drawn from --population-seed."""
+    population: int = 300
+    """Riders, a fifth of them held out for evaluation."""
+    population_seed: int = 0
+    """Seed of the population."""
+    out: str = "rides-day.png"
+    """File for the map (.png or .svg)."""
+    csv: str = ""
+    """File for the requests, as shoal rides offer --day reads them."""
+
+
+def day(args: list[str], as_json: bool) -> int:
+    """Print a day's requests, draw them and, with --csv, write them."""
+    given = parse(DayArgs, args, "shoal rides day")
+    from matplotlib.figure import Figure
+
+    from shoal.figures.rides_map import draw_day
+    from shoal.tasks.rides.files import write_day
+    from shoal.tasks.rides.options import RidesOptions
+    from shoal.tasks.rides.view import day_rows
+    from shoal.tasks.rides.world import make_world
+
+    names = ("customers", "city", "zones", "riders", "population", "population_seed")
+    world = make_world(RidesOptions(**{name: getattr(given, name) for name in names}))
+    drawn = world.days(given.split).draw(given.seed)
+    figure = Figure(figsize=(10, 8), layout="constrained")
+    draw_day(figure.subplots(), world.city, drawn)
+    path = _save(figure, given.out)
+    if given.csv:
+        write_day(drawn, given.csv, world.city)
+    rows = day_rows(world.city, drawn, world.riders)
+    if as_json:
+        print(json.dumps({"seed": given.seed, "requests": rows, "picture": str(path), "csv": given.csv or None}))
+        return 0
+    print("\n".join(_columns(rows)))
+    print(f"\npicture  {path}")
+    if given.csv:
+        print(f"requests {given.csv}")
+    return 0
+
+
+def _columns(rows: list[dict[str, Any]]) -> list[str]:
+    """Rows as aligned text; numbers to the right."""
+    names = list(rows[0])
+    cells = [names, *([str(row[name]) for name in names] for row in rows)]
+    widths = [max(len(line[at]) for line in cells) for at in range(len(names))]
+    right = [isinstance(rows[0][name], int | float) for name in names]
+    lines = []
+    for line in cells:
+        padded = (
+            cell.rjust(width) if flush else cell.ljust(width)
+            for cell, width, flush in zip(line, widths, right, strict=True)
+        )
+        lines.append("  ".join(padded).rstrip())
+    return lines
+
+
+def _save(figure: Any, out: str) -> Path:
+    path = Path(out)
+    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise ValueError(f"--out: expected a file that ends in .png, .svg or .pdf, got {out!r}")
+    try:
+        figure.savefig(path, dpi=150)
+    except OSError as error:
+        raise ValueError(f"--out {out}: cannot be written: {error.strerror}") from None
+    return path
+
+
+# -- the booking desk --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OfferArgs:
+    """What a trained run would offer the rider who is calling now."""
+
+    run: str
+    """Run folder of rides, or its name under --runs-dir."""
+    day: str = ""
+    """CSV of the day's bookings so far, in booking order; earlier_min and later_min say what riders agreed to."""
+    request: str = ""
+    """The call: "rider=17, pickup=Mission 2, dropoff=3, purpose=medical, pickup_open=9:00"."""
+    row: int | None = None
+    """The call is this row of --day, as a spreadsheet counts (the header is row 1); rows above it are booked."""
+    picture: str = ""
+    """File for a map of the routes if the offer is accepted (.png or .svg)."""
+    runs_dir: str = "runs"
+    """Folder that holds the run folders."""
+
+
+def offer(args: list[str], as_json: bool) -> int:
+    """Print the offer, its price, P(accept) and the routes under either answer."""
+    given = parse(OfferArgs, named(args, "--run"), "shoal rides offer RUN")
+    if bool(given.request) == (given.row is not None):
+        raise ValueError("expected the call as --request or as --row of --day, one of the two")
+    from shoal.negotiator import Negotiator
+    from shoal.tasks.rides.calls import find_call
+    from shoal.tasks.rides.offer_view import offer_data, offer_lines
+
+    agent = Negotiator(given.run, runs_dir=given.runs_dir)
+    desk = agent.desk()
+    booked, call = find_call(desk.world, given.day, given.request, given.row)
+    agent.offer(booked, *call)  # compiles or loads what is compiled; an open desk answers at the second call's speed
+    begin_s = time.perf_counter()
+    found = agent.offer(booked, *call)
+    data = offer_data(desk.world, booked, call, found) | {"answer_ms": 1000 * (time.perf_counter() - begin_s)}
+    if given.picture:
+        from shoal.figures.rides_day import routes_figure
+
+        _save(routes_figure(desk.world.city, data["pictures"]), given.picture)
+    del data["pictures"]
+    print(json.dumps(data, allow_nan=False) if as_json else "\n".join(offer_lines(data)))
+    if given.picture and not as_json:
+        print(f"picture  {given.picture}")
+    return 0

@@ -1,0 +1,126 @@
+"""`shoal evaluate` for rides: runs and baselines on the same held-out days. The work is in shoal.rides_report."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shoal.cli.parsing import parse, take
+
+
+@dataclass(frozen=True)
+class ContestArgs:
+    """Policies on the same held-out days and riders."""
+
+    policy: tuple[str, ...] = ()
+    """Baselines to play: none, random, everything, fixed, max-change, max-expected, myopic, myopic:pooled, lookahead,
+    rollout, informed, hindsight. Beside a run, none, max-change, myopic (both prices) and lookahead
+    are played anyway."""
+    days: int = 900
+    """Held-out days."""
+    seed: int = 0
+    """Seed of the evaluation stream."""
+    reference: bool = True
+    """Price all days by the independent solver (PyVRP) too."""
+    reference_iterations: int = 1000
+    """Its budget for a day; 3,000 for a verdict."""
+    reference_seeds: int = 2
+    """Its tries for a day; the best counts."""
+    oracle_iterations: int = 300
+    """Ruin-and-recreate iterations of the own oracle after each request."""
+    shift: str | None = None
+    """A world that differs from training: cold, 45, 60, fleet, mix, rule, or all."""
+    threads: int | None = None
+    """Cores to use; default: all usable."""
+    pictures: str = ""
+    """Folder for the pictures; a run's go to its own folder anyway."""
+    runs_dir: str = "runs"
+    """Folder that holds the run folders."""
+
+
+def is_rides(args: list[str]) -> bool:
+    """Does `shoal evaluate` with these arguments mean rides?"""
+    run = (args[0] if args and not args[0].startswith("-") else None) or take(args, "--run")[0]
+    if run is None or run == "rides":
+        return run == "rides"
+    from shoal.runs.store import Run
+
+    root, _ = take(args, "--runs-dir")
+    try:
+        return bool(Run.open(run, Path(root or "runs")).config["task"] == "rides")
+    except (FileNotFoundError, ValueError, KeyError):
+        return False  # whoever opens it next says what is wrong
+
+
+def evaluate(args: list[str], as_json: bool) -> int:
+    """`shoal evaluate rides --policy myopic`, `shoal evaluate RUN [RUN...]`."""
+    run, args = take(args, "--run")
+    args = ["--days" if arg == "--episodes" else arg for arg in args]  # an episode is a day
+    runs = [] if run is None else [run]
+    while args and not args[0].startswith("-"):
+        runs.append(args[0])
+        args = args[1:]
+    if runs == ["rides"]:
+        return _evaluate_policies(args, as_json)
+    given = parse(ContestArgs, args, "shoal evaluate RUN [RUN...]")
+    from shoal.report import write_report
+    from shoal.rides_report import evaluate_runs
+
+    results, folders = evaluate_runs(runs, **_settings(given), policies=given.policy, runs_dir=given.runs_dir)
+    pages = [write_report(folder) for folder in folders]
+    _show(results, as_json, [f"report   {page}" for page in pages])
+    return 0
+
+
+def _evaluate_policies(args: list[str], as_json: bool) -> int:
+    from shoal.rides_report import evaluate_policies
+    from shoal.tasks.rides.options import RidesOptions
+
+    kinds = [("contest", ContestArgs), ("world", RidesOptions)]
+    Both = dataclasses.make_dataclass("Both", kinds, frozen=True, namespace={"__doc__": ContestArgs.__doc__})
+    both: Any = parse(Both, args, "shoal evaluate rides", Both(ContestArgs(), RidesOptions()))
+    given = both.contest
+    results, pictures = evaluate_policies(
+        given.policy or ("myopic",), both.world, **_settings(given), pictures=given.pictures or None
+    )
+    _show(results, as_json, [f"picture  {path}" for path in pictures])
+    return 0
+
+
+def _settings(given: ContestArgs) -> dict[str, Any]:
+    from shoal.vector.launch import usable_cores
+
+    if given.days < 1 or given.reference_iterations < 1 or given.reference_seeds < 1:
+        raise ValueError(
+            "expected --days, --reference-iterations and --reference-seeds of at least 1, got "
+            f"{given.days}, {given.reference_iterations} and {given.reference_seeds}"
+        )
+    return {
+        "days": given.days,
+        "seed": given.seed,
+        "reference": (given.reference_iterations, given.reference_seeds) if given.reference else None,
+        "iterations": given.oracle_iterations,
+        "shift": given.shift,
+        "threads": given.threads or usable_cores(),
+        "say": say,
+    }
+
+
+def _show(results: dict[str, Any], as_json: bool, last: list[str]) -> None:
+    from shoal.tasks.rides.commands import table_lines
+
+    if as_json:
+        print(json.dumps(results, allow_nan=False))
+        return
+    for result in results["contests"].values():
+        print("\n".join(table_lines(result)), end="\n\n")
+    print("\n".join(last))
+
+
+def say(text: str) -> None:
+    """Progress, beside the results."""
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,89 @@
+"""A trained rides run as a policy: for contests on held-out days, and for a booking desk."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shoal.learn.agent import Agent
+from shoal.learn.deploy import DeployedPolicy, load_policy
+from shoal.learn.weights import load_weights, weights_of
+from shoal.runs import checkpoint
+from shoal.runs.store import Run
+from shoal.tasks.rides.options import RidesOptions
+from shoal.vector.layout import Array
+
+if TYPE_CHECKING:
+    from shoal.tasks.rides.contest import Entrant
+    from shoal.tasks.rides.offer import Booked, Desk, Offer
+
+_LEARNED = "env.flexibility."
+_SEEN = (
+    "start",
+    "start_temperature",
+    "prices",
+    "mask",
+    "kappa",
+    "threshold",
+)  # what shapes its observations
+
+
+class Negotiator:
+    """Network and flexibility model of a run's newest checkpoint, or of an epoch kept."""
+
+    def __init__(self, run: str | Path, *, runs_dir: str | Path = "runs", epoch: int | None = None) -> None:
+        self.policy = load_policy(run, runs_dir=runs_dir, epoch=epoch)
+        config = self.policy.config
+        if config.task != "rides":
+            raise ValueError(f"expected a run of rides, got one of {config.task}: {run}")
+        folder = Run.open(run, Path(runs_dir))
+        found = checkpoint.load(folder.checkpoints, self.policy.epoch)
+        self.name, self.path, self.epoch = folder.name, folder.path, self.policy.epoch
+        self.options = RidesOptions(**json.loads(config.env_kwargs))
+        self.flexibility = {
+            name[len(_LEARNED) :]: value for name, value in found.tensors.items() if name.startswith(_LEARNED)
+        }
+        self._own_network = found.meta.get("network")
+        self._policies: dict[int, DeployedPolicy] = {self.options.customers: self.policy}
+        self._desk: Desk | None = None
+
+    def act(self, env: Any, observations: dict[str, Array]) -> Array:
+        """The offers int64[N] of highest probability, for any number of customers a day."""
+        actions: Array = self._for(env.single_observation_space, env.options.customers)(observations, batched=True)
+        return actions
+
+    def entrant(self) -> Entrant:
+        """For a contest: the policy, the options that shape its observations, and what it learned of riders."""
+        from shoal.tasks.rides.contest import Entrant
+
+        return Entrant(self.act, {name: getattr(self.options, name) for name in _SEEN}, self.flexibility or None)
+
+    def offer(self, booked: Booked, request: Any, rider: int, purpose: int) -> Offer:
+        """What to offer this rider now: `booked` is the day so far, `request` a REQUEST record as asked.
+
+        The first call builds the city; from then on it takes milliseconds.
+        """
+        return self.desk().offer(booked, request, rider, purpose)
+
+    def desk(self) -> Desk:
+        """The desk that `offer` uses, kept open between calls."""
+        if self._desk is None:
+            from shoal.tasks.rides.offer import Desk
+
+            self._desk = Desk(self.act, self.options, self.flexibility or None)
+        return self._desk
+
+    def _for(self, space: Any, customers: int) -> DeployedPolicy:
+        """The same weights for days of another length: the network reads a set of requests of any size."""
+        if customers not in self._policies:
+            config = self.policy.config
+            if self.policy.agent.moments is not None:
+                raise ValueError(
+                    f"the run scales its observations by statistics of days with {self.options.customers} customers "
+                    f"(--normalise-observations): it cannot be used on days with {customers}"
+                )
+            agent = Agent(space, self.policy.action_space, config.ppo, own_network=self._own_network)
+            load_weights(agent.network, weights_of(self.policy.agent.network))
+            self._policies[customers] = DeployedPolicy(agent, self.policy.action_space, config, self.epoch)
+        return self._policies[customers]

@@ -1,0 +1,291 @@
+"""Evaluations of rides: contests of runs and baselines, their pictures, and their section of a run's page.
+
+An evaluation leaves `evaluation.json` and four pictures in the folder of every run that took part; the run's page
+shows them.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from shoal.negotiator import Negotiator
+from shoal.runs.disk import from_json, replace_atomically, to_json
+from shoal.runs.store import Run
+from shoal.tasks.rides.commands import BASELINES, baseline, run_contests
+from shoal.tasks.rides.options import RidesOptions
+from shoal.tasks.rides.played import BASE, Contest
+
+EVALUATION = "evaluation.json"
+PICTURES = {
+    "rides-routes": "Routes before and after: the day with the median net gain",
+    "rides-windows": "The same day's windows: asked, agreed, served",
+    "rides-pareto": "Saving against burden",
+    "rides-calibration": "Calibration of P(accept)",
+}
+
+
+def evaluate_runs(
+    runs: Sequence[str | Path],
+    *,
+    policies: Sequence[str] = (),
+    reference: tuple[int, int] | None = (1000, 2),
+    threads: int = 1,
+    runs_dir: str | Path = "runs",
+    say: Callable[[str], None] = lambda text: None,
+    **settings: Any,
+) -> tuple[dict[str, Any], list[Path]]:
+    """Trained runs against the baselines on held-out days; returns the results and the folders that got them.
+
+    Several runs must be of the same options: they are then trainings of one kind with different seeds, and get the
+    two-level interval. Baselines use what the first run learned of its riders. `reference` is (iterations, seeds) of
+    the independent solver, or None.
+    """
+    agents = [Negotiator(run, runs_dir=runs_dir) for run in runs]
+    first = agents[0]
+    for other in agents[1:]:
+        if other.options != first.options:
+            raise ValueError(
+                f"expected runs of the same options, got {_differences(first.options, other.options)} in {first.name} "
+                f"and {other.name}: runs of different options are never pooled"
+            )
+    names = [agent.name for agent in agents]
+    if len(set(names)) < len(names):
+        raise ValueError(f"expected every run once, got {', '.join(names)}")
+    entrants = {name: agent.entrant() for name, agent in zip(names, agents, strict=True)}
+    entrants |= {name: baseline(name) for name in dict.fromkeys((*BASELINES, *policies))}
+    contests, played = run_contests(
+        entrants,
+        first.options,
+        flexibility=first.flexibility or None,
+        groups={"trained": names},
+        reference=_reference(reference, first.path.parent),
+        workers=threads,
+        threads=threads,
+        say=say,
+        **settings,
+    )
+    results = _results(contests, reference, [{"run": agent.name, "epoch": agent.epoch} for agent in agents])
+    for name, agent in zip(names, agents, strict=True):
+        kept = _earlier(agent.path / EVALUATION, results)
+        replace_atomically(agent.path / EVALUATION, to_json({**results, "contests": kept | contests, "run": name}))
+        if "base" in contests:
+            write_pictures(played, name, agent.path / "figures", ours=names)
+    return results, [agent.path for agent in agents]
+
+
+def evaluate_policies(
+    policies: Sequence[str],
+    options: RidesOptions,
+    *,
+    reference: tuple[int, int] | None = (1000, 2),
+    threads: int = 1,
+    cache_dir: str | Path = "runs",
+    pictures: str | Path | None = None,
+    say: Callable[[str], None] = lambda text: None,
+    **settings: Any,
+) -> tuple[dict[str, Any], list[Path]]:
+    """Baselines alone on held-out days, with what histories teach of riders; returns the results and the pictures."""
+    entrants = {name: baseline(name) for name in dict.fromkeys((BASE, *policies))}
+    contests, played = run_contests(
+        entrants,
+        options,
+        against=list(entrants),
+        reference=_reference(reference, Path(cache_dir)),
+        workers=threads,
+        threads=threads,
+        say=say,
+        **settings,
+    )
+    drawn: list[Path] = []
+    if pictures is not None:
+        last = [name for name in entrants if name != BASE]
+        drawn = write_pictures(played, last[-1] if last else BASE, Path(pictures))
+    return _results(contests, reference, []), drawn
+
+
+def _earlier(path: Path, results: dict[str, Any]) -> dict[str, Any]:
+    """Contests of an earlier evaluation of the same runs at the same prices: a shift test does not undo the others."""
+    try:
+        old = from_json(path.read_bytes())
+        same = all(old[name] == results[name] for name in ("runs", "reference"))
+        return dict(old["contests"]) if same else {}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _differences(one: RidesOptions, other: RidesOptions) -> str:
+    pairs = ((name, getattr(one, name), getattr(other, name)) for name in vars(one))
+    return ", ".join(f"{name} {mine} and {theirs}" for name, mine, theirs in pairs if mine != theirs)
+
+
+def _results(contests: dict[str, Any], reference: tuple[int, int] | None, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    solver = None if reference is None else {"solver": "PyVRP", "iterations": reference[0], "seeds": reference[1]}
+    return {"task": "rides", "runs": runs, "reference": solver, "contests": contests}
+
+
+def _reference(budget: tuple[int, int] | None, folder: Path) -> Callable[[Any], Any] | None:
+    """Makes the independent solver for a problem; its prices are kept beside the runs: none is paid for twice."""
+    if budget is None:
+        return None
+
+    def make(problem: Any) -> Any:
+        from shoal.tasks.rides.routing.reference import Reference
+
+        folder.mkdir(parents=True, exist_ok=True)
+        return Reference(problem, iterations=budget[0], seeds=budget[1], cache=folder / "rides-reference.cache")
+
+    return make
+
+
+# -- pictures ----------------------------------------------------------------------------------------
+
+
+def write_pictures(contest: Contest, name: str, folder: Path, ours: Sequence[str] = ()) -> list[Path]:
+    """The four pictures of a policy in a contest, as SVG."""
+    from shoal.figures import rides_day, rides_scores
+    from shoal.tasks.rides import day_view
+
+    day = day_view.typical_day(contest, name)
+    price = contest.prices[-1]
+    net = contest.net_min(name)
+    title = f"held-out day {day + 1} of {len(net)}: net gain {net[day]:+.1f} minutes, the median"
+    figures = {
+        "rides-routes": rides_day.routes_figure(
+            contest.world.city, day_view.before_and_after(contest, name, day), title
+        ),
+        "rides-windows": rides_day.windows_figure(day_view.windows(contest, name, day), f"{name}, {title}"),
+        "rides-pareto": rides_scores.pareto_figure(day_view.saving_and_burden(contest, price), ours, price),
+        "rides-calibration": rides_scores.calibration_figure(day_view.reliability(contest, name)),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for stem, figure in figures.items():
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": "shoal"})
+        svg = text.getvalue()
+        paths.append(folder / f"{stem}.svg")
+        replace_atomically(paths[-1], svg[svg.index("<svg") :].encode())
+    return paths
+
+
+# -- the page ----------------------------------------------------------------------------------------
+
+
+def section(run: Run) -> str:
+    """The evaluation of a run as HTML; nothing where there was none."""
+    path = run.path / EVALUATION
+    if not path.exists():
+        return (
+            "<h2>Evaluation</h2><p>None yet: <code>shoal evaluate "
+            f"{_text(run.name)}</code> plays held-out days and draws them.</p>"
+        )
+    parts = ["<h2>Evaluation on held-out days and riders</h2>"]
+    try:
+        results = from_json(path.read_bytes())
+        ours = {one["run"] for one in results["runs"]}
+        for contest in results["contests"].values():
+            parts += [_about(contest, results), _policies(contest, ours), _paired(contest, ours)]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        parts.append(f"<p>{EVALUATION} is not one of this version ({_text(error)}): evaluate the run again.</p>")
+    for stem, title in PICTURES.items():
+        picture = run.figures / f"{stem}.svg"
+        if picture.exists():
+            # As an image, a picture cannot run anything, nor meet the names of another's parts.
+            data = base64.b64encode(picture.read_bytes()).decode()
+            parts.append(f"<h3>{_text(title)}</h3><img alt='{_text(title)}' src='data:image/svg+xml;base64,{data}'")
+            parts.append(" style='width: 100%; height: auto'>")
+    return "".join(parts)
+
+
+def _about(contest: dict[str, Any], results: dict[str, Any]) -> str:
+    solver = results["reference"]
+    judge = (
+        f"Prices by {_text(solver['solver'])} ({solver['iterations']:,} iterations, best of {solver['seeds']}), beside "
+        if solver
+        else "Prices by "
+    )
+    return (
+        f"<h3>{_text(contest['about'])}</h3><p>{contest['days']:,} days of {contest['customers']} requests, "
+        f"{contest['vehicles']} vehicles; the same days for every policy. {judge}the own oracle "
+        f"({contest['iterations']} iterations a request). Net gain: route minutes saved, less {contest['patience']:g} "
+        f"per minute a rider agreed to and {contest['refusal']:g} per refusal. "
+        "Brackets: 95 % bootstrap intervals over days.</p>"
+    )
+
+
+def _policies(contest: dict[str, Any], ours: set[str]) -> str:
+    prices = list(reversed(contest["prices"]))
+    main = prices[0]
+    head = [*(f"net gain, min ({price})" for price in prices), "saved %", "mean of ratios %", "agreed min/rider"]
+    head += ["refusals a day", "accepted %", "turned away %", "ride / direct", "gap closed"]
+    rows = []
+    for name, row in sorted(contest["policies"].items(), key=lambda item: -item[1]["net_min"][main]["mean"]):
+        gap = row["gap_closed_percent"].get(main)
+        accepted = row["acceptance_percent"]
+        cells = [
+            *(_interval(row["net_min"][price]) for price in prices),
+            _interval(row["improvement_percent"][main], "+.2f"),
+            f"{row['mean_of_ratios_percent'][main]:+.2f}",
+            f"{row['agreed_min_per_rider']:.1f}",
+            f"{row['refusals']:.1f}",
+            "-" if accepted is None else f"{accepted:.0f}",
+            f"{row['failure_percent']['own']:.2f}",
+            f"{row['ride_to_direct']['mean']:.2f}",
+            "-" if gap is None else f"{gap['mean']:.0f} %",
+        ]
+        rows.append(_row(name, cells, name in ours))
+    kinds = list(contest["policies"][BASE]["agreed_min_by_type"])
+    by_type = []
+    for name, row in contest["policies"].items():
+        if name != BASE:
+            agreed = row["agreed_min_by_type"]
+            shown = ["-" if agreed[kind] is None else f"{agreed[kind]:.1f}" for kind in kinds]
+            by_type.append(_row(name, shown, name in ours))
+    return (
+        _table(["", *head], rows)
+        + "<p>Minutes agreed to per rider, by hidden type:</p>"
+        + _table(["", *kinds], by_type)
+    )
+
+
+def _paired(contest: dict[str, Any], ours: set[str]) -> str:
+    """Differences of the runs and of groups of runs against the baselines."""
+    prices = list(reversed(contest["prices"]))
+    rows = []
+    for name, group in contest["groups"].items():
+        for other, cells in group["differences"].items():
+            label = f"{name} ({len(group['runs'])} runs) - {other}"
+            each = ", ".join(f"{value:+.1f}" for value in cells[prices[0]]["runs"])
+            rows.append(_row(label, [*(_interval(cells[price]) for price in prices), each], True))
+    for name in sorted(ours):
+        for other, cells in contest["differences"].get(name, {}).items():
+            rows.append(_row(f"{name} - {other}", [_interval(cells[price]) for price in prices]))
+    head = ["", *(f"difference of net gain, min ({price})" for price in prices)]
+    head += [f"each run ({prices[0]})"] if contest["groups"] else []
+    return "<p>Paired differences, day by day:</p>" + _table(head, rows) if rows else ""
+
+
+def _interval(cell: dict[str, Any], pattern: str = "+.1f") -> str:
+    if cell["low"] is None:
+        return "-"
+    return f"{cell['mean']:{pattern}} [{cell['low']:{pattern}}, {cell['high']:{pattern}}]"
+
+
+def _row(name: str, cells: Sequence[str], strong: bool = False) -> str:
+    shown = f"<b>{_text(name)}</b>" if strong else _text(name)
+    return f"<tr><th>{shown}</th>" + "".join(f"<td>{_text(cell)}</td>" for cell in cells) + "</tr>"
+
+
+def _table(head: Sequence[str], rows: Sequence[str]) -> str:
+    titles = "".join(f"<th>{_text(title)}</th>" for title in head)
+    table = f"<table><thead><tr>{titles}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    return f"<div style='overflow-x: auto'>{table}</div>"
+
+
+def _text(value: Any) -> str:
+    return html.escape(str(value), quote=True)
