@@ -16,15 +16,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from shoal.evaluate import evaluate
     from shoal.learn.deploy import load_policy
+    from shoal.search.api import WorkflowSearch
     from shoal.train import train
     from shoal.vector.make import make_vec
 
 from shoal.tasks.registration import register
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "evaluate", "load_policy", "make_vec", "train"]
+__all__ = ["WorkflowSearch", "__version__", "evaluate", "load_policy", "make_vec", "train"]
 
 _HOMES = {
+    "WorkflowSearch": "shoal.search.api",
     "evaluate": "shoal.evaluate",
     "load_policy": "shoal.learn.deploy",
     "make_vec": "shoal.vector.make",

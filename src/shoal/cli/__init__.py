@@ -17,6 +17,7 @@ from shoal.cli.parsing import named, parse, switch, unalias
 from shoal.cli.rides import rides
 from shoal.cli.rides_evaluate import evaluate as evaluate_rides
 from shoal.cli.rides_evaluate import is_rides
+from shoal.cli.search import search
 from shoal.cli.training import train
 
 
@@ -142,9 +143,11 @@ class BenchArgs:
     """Measure this machine: a group of benchmarks with its bars."""
 
     group: str
-    """vector, ppo or cage2."""
+    """vector, ppo, cage2 or rides."""
     full: bool = False
     """Run the long learning results again instead of reading the stored ones."""
+    instances: str = ""
+    """Folder with Li and Lim's instance files (lc101.txt, ...), for rides."""
 
 
 def bench(args: list[str], as_json: bool) -> int:
@@ -155,7 +158,7 @@ def bench(args: list[str], as_json: bool) -> int:
     def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
-    rows = measuring.run(given.group, full=given.full, say=say)
+    rows = measuring.run(given.group, full=given.full, instances=given.instances or None, say=say)
     if as_json:
         print(json.dumps({"results": rows}, allow_nan=False))
         return 0
@@ -193,11 +196,12 @@ COMMANDS: dict[str, tuple[Callable[[list[str], bool], int], str]] = {
         evaluate,
         "evaluate RUN | rides --policy NAME: score a run, or baselines, on held-out episodes",
     ),
+    "search": (search, "search cage2|gridworld: in which order? A bandit whose pulls are trainings (--resume FOLDER)"),
     "tasks": (tasks, "tasks: what can be trained"),
     "report": (report, "report RUN: write a run's page again"),
     "rides": (rides, "rides city|day|offer: the city and its days as maps, what a trained run would offer a rider now"),
     "cage2": (cage2, "cage2 replay|play|score: recordings of the real CybORG, episodes in words, scripted defenders"),
-    "bench": (bench, "bench vector|ppo|cage2: measure this machine, peers side by side"),
+    "bench": (bench, "bench vector|ppo|cage2|rides: measure this machine, peers side by side"),
 }
 
 

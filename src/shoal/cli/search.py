@@ -1,0 +1,78 @@
+"""`shoal search`: in which order? What it does is in shoal.search."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+import sys
+from typing import Any
+
+from shoal.cli.parsing import named, parse, take
+
+
+def search(args: list[str], as_json: bool) -> int:
+    """Search over orders, or go on with a search."""
+    from shoal.search.domain import DOMAINS, domain_class
+    from shoal.search.folder import SearchFolder
+    from shoal.search.loop import search as run
+    from shoal.search.options import SearchConfig
+
+    resume, args = take(args, "--resume")
+    args = named(args, "--domain")
+    given, args = take(args, "--domain")
+    default, known = SearchConfig(domain=given or SearchConfig.domain), {}
+    if resume is not None:
+        from pathlib import Path
+
+        folder = SearchFolder.open(resume, Path(take(args, "--runs-dir")[0] or "runs"))
+        if given is not None and given != folder.config.domain:
+            raise ValueError(f"{resume} is a search of {folder.config.domain}, not of {given}")
+        default, known = folder.config, folder.options
+    options = domain_class(default.domain).Options
+    both = [("search", SearchConfig), ("domain_specific", options)]
+    Both = dataclasses.make_dataclass("Both", both, frozen=True, namespace={"__doc__": SearchConfig.__doc__})
+    domains = "|".join(DOMAINS) if given is None and resume is None else default.domain
+    parsed: Any = parse(Both, args, f"shoal search {domains}", Both(default, options(**known)))
+
+    def say(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    try:
+        command = shlex.join(["shoal", *sys.argv[1:]])
+        found = run(parsed.search, dataclasses.asdict(parsed.domain_specific), resume=resume, say=say, command=command)
+    except KeyboardInterrupt:
+        say("stopped; every finished pull is kept: go on with shoal search --resume and the folder named above")
+        return 130
+    if as_json:
+        print(json.dumps(found.to_json(), allow_nan=False))
+        return 0
+    _say_what_was_found(found)
+    return 0
+
+
+def _say_what_was_found(found: Any) -> None:
+    summary = found.summary
+    best = summary.best
+    if best is None:
+        print("no pull passed the gate: no order can be recommended")
+    else:
+        print(f"best     {best['name']}")
+        print(f"score    {best['mean']:.2f}, 95 % interval [{best['low']:.2f}, {best['high']:.2f}]")
+        compliance = best["compliance"]
+        if compliance and compliance["mean"] is not None:
+            bounds = f"[{100 * compliance['low']:.1f}, {100 * compliance['high']:.1f}]"
+            print(f"kept to  {100 * compliance['mean']:.1f} % of its fixes, 95 % interval {bounds}")
+    print(
+        f"pulls    {summary.pulls}, of which {summary.passed} passed; {found.wall_s:,.0f} s ({found.cpu_s:,.0f} CPU-s)"
+    )
+    print(f"orders   {summary.verdict}")
+    if summary.regret is not None:
+        regret = summary.regret
+        print(
+            f"ranking  number {regret['place']} of {regret['of']} by {regret['source']}, "
+            f"{regret['simple_regret']:.2f} below the best"
+        )
+    print(f"next     {summary.next_pick}")
+    print(f"folder   {found.folder}")
+    print(f"report   {found.report}")

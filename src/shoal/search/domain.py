@@ -1,0 +1,95 @@
+"""What a search needs to know of its domain: items, how near they are, and what a pull is."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from shoal.bandit.orders import check_ranks
+from shoal.search.options import SearchConfig
+from shoal.vector.layout import Array
+
+Say = Callable[[str], None]
+
+DOMAINS = {"cage2": "shoal.search.cage2:Cage2", "gridworld": "shoal.search.gridworld:Gridworld"}
+
+
+@dataclass(frozen=True)
+class Pull:
+    """What came of training one item: the score on held-out episodes, and whether it passed the gate."""
+
+    mean: float
+    se: float
+    passed: bool
+    weights: str = ""  # folder of the trained policy, for a later pull to start from
+    details: dict[str, Any] = field(default_factory=dict)  # JSON; "compliance", "coverage", "wasted" have low and high
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Values of all items from one source other than the pulls, to measure a search against."""
+
+    source: str  # in words
+    means: list[float]
+    errors: list[float]
+    details: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Domain(Protocol):
+    """A finite set of orders and the trainings behind them. Made anew in each process from (config, options)."""
+
+    Options: ClassVar[type[Any]]  # a dataclass of the domain's own options, with defaults; flags of `shoal search`
+    points: Array  # int64[n, things]: rank vectors
+    names: Sequence[str]  # of the items, in words
+    codes: Sequence[str]  # the same for a crowded axis
+    score: str  # what a pull's mean is, in words
+
+    def prepare(self, folder: Path, say: Say) -> Path | None:
+        """Make, or find, what a first pull starts from; called before the first pull, and again on resuming."""
+
+    def pull(self, item: int, *, start: Path | None, seed: int, folder: Path, say: Say) -> Pull:
+        """Train one item in `folder` and score it. The same arguments give the same Pull."""
+
+    def ranking(self, folder: Path, say: Say) -> Ranking | None:
+        """Make, or find, values of all items to measure the search against, if the domain can."""
+
+    def episode(self, item: int, weights: Path) -> tuple[str, Any]:
+        """One held-out episode of a trained item: a sentence or more, and a figure."""
+
+
+def make_domain(config: SearchConfig, options: dict[str, Any]) -> Domain:
+    """The domain by its name, or by "module:Class"."""
+    domain: Domain = domain_class(config.domain)(config, **options)
+    check_ranks(domain.points)
+    if not len(domain.points) == len(domain.names) == len(domain.codes):
+        counts = f"{len(domain.points)} points, {len(domain.names)} names and {len(domain.codes)} codes"
+        raise ValueError(f"{config.domain}: expected one name and one code per point, got {counts}")
+    return domain
+
+
+def domain_class(name: str) -> Any:
+    """The class behind a domain's name."""
+    module, colon, attribute = DOMAINS.get(name, name).partition(":")
+    if not colon:
+        raise ValueError(f"expected a domain of {', '.join(DOMAINS)} (or module:Class), got {name!r}")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def complete_options(domain: str, options: dict[str, Any]) -> dict[str, Any]:
+    """A domain's options with defaults filled in; unknown ones are named."""
+    kind = domain_class(domain).Options
+    unknown = sorted(set(options) - {one.name for one in fields(kind)})
+    if unknown:
+        known = ", ".join(one.name for one in fields(kind))
+        raise ValueError(f"{domain} has no option {unknown[0]!r}; it has {known}")
+    return asdict(kind(**options))
+
+
+def pull_seed(seed: int, number: int) -> int:
+    """A 31-bit seed of one pull, by spawn keys."""
+    return int(np.random.SeedSequence(seed, spawn_key=(number,)).generate_state(1, np.uint32)[0] >> 1)

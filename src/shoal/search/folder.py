@@ -1,0 +1,161 @@
+"""The folder of a search: settings, and a folder per pull. A crash leaves whole pulls and at most unfinished ones."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from shoal.runs.disk import from_json, replace_atomically, sync_folder, to_json
+from shoal.runs.lock import Lock, Locked
+from shoal.runs.store import Run
+from shoal.search.domain import Pull, Ranking
+from shoal.search.options import SearchConfig, config_from
+
+REQUEST, PULL, RANKING, LOG = "request.json", "pull.json", "ranking.json", "worker.log"
+UNIVERSAL = "universal"
+ORPHAN_S = 30.0  # a worker of a killed search ends by itself; so long its folder is waited for
+
+_README = """\
+This folder is one search of shoal: a bandit whose every pull is a training run.
+
+config.json     the settings ("search": common ones, "options": the domain's own)
+pulls/NNN-*/    one folder per pull: request.json (what was asked), pull.json (what came of it), the trained weights
+base/           what the first pulls start from
+universal/      with --universal: one policy for all orders, and all orders ranked by it
+report.html     the posterior, the pulls, the regret, the best order
+events.jsonl    pulls, resumes, failures
+status.json     running, finished, interrupted or failed
+lock            held by the process that writes here
+
+Go on with it:  shoal search {domain} --resume {name}
+"""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a pull was asked to do; the same search asks the same again after a crash."""
+
+    number: int  # from 0
+    item: int
+    name: str
+    seed: int
+    start: str | None  # folder of weights below the search's folder; None: a fresh network
+
+
+@dataclass(frozen=True)
+class Record:
+    """A finished pull."""
+
+    request: Request
+    pull: Pull
+    wall_s: float
+    cpu_s: float
+
+
+class SearchFolder:
+    """Paths and records of one search."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    @staticmethod
+    def create(config: SearchConfig, options: dict[str, Any], command: str) -> SearchFolder:
+        """A new one, named after the domain and the time unless it has a name."""
+        stored = {"search": asdict(config), "options": options}
+        safe = config.domain.rpartition(":")[2].lower()
+        run = Run.create(Path(config.runs_dir), config.name, stored, command, f"search-{safe}")
+        readme = _README.format(domain=config.domain, name=run.name).encode()
+        replace_atomically(run.path / "README.txt", readme)
+        run.checkpoints.rmdir()  # of training runs; here each pull has its own
+        return SearchFolder(run)
+
+    @staticmethod
+    def open(path_or_name: str | Path, root: Path) -> SearchFolder:
+        """An existing one, by name or path."""
+        run = Run.open(path_or_name, root)
+        if "search" not in run.config:
+            raise ValueError(f"{run.path} is a training run, not a search: continue it with shoal train --resume")
+        return SearchFolder(run)
+
+    @property
+    def path(self) -> Path:
+        return self.run.path
+
+    @property
+    def config(self) -> SearchConfig:
+        return config_from(self.run.config["search"])
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The domain's own."""
+        found: dict[str, Any] = self.run.config["options"]
+        return found
+
+    def set_workflows(self, workflows: int) -> None:
+        """A resumed search may go on for longer."""
+        config = self.run.config
+        self.run.set_config({**config, "search": {**config["search"], "workflows": workflows}})
+
+    def of(self, request: Request) -> Path:
+        """A pull's folder."""
+        slug = re.sub(r"[^a-z0-9]+", "-", request.name.lower()).strip("-")[:60]
+        return self.path / "pulls" / f"{request.number:03d}-{slug}"
+
+    def record(self, request: Request) -> Record | None:
+        """The finished pull of this request, or None; one that was asked otherwise is refused."""
+        folder = self.of(request)
+        if not (folder / PULL).exists():
+            return None
+        found = from_json((folder / PULL).read_bytes())
+        asked = Request(**found["request"])
+        if asked != request:
+            raise ValueError(
+                f"{folder} was asked for {asked}, this search asks for {request}: the folder is of another version of "
+                "shoal or was changed by hand. Start a new search"
+            )
+        return Record(asked, Pull(**found["pull"]), found["wall_s"], found["cpu_s"])
+
+    def records(self) -> list[Record]:
+        """All finished pulls, by number, as they stand on the disk."""
+        found = []
+        for file in sorted(self.path.glob(f"pulls/[0-9]*/{PULL}")):
+            data = from_json(file.read_bytes())
+            found.append(Record(Request(**data["request"]), Pull(**data["pull"]), data["wall_s"], data["cpu_s"]))
+        return sorted(found, key=lambda record: record.request.number)
+
+    def ranking(self) -> Ranking | None:
+        """The values of all items that the search is measured against, once they have been made."""
+        file = self.path / UNIVERSAL / RANKING
+        return Ranking(**from_json(file.read_bytes())) if file.exists() else None
+
+    def ask(self, request: Request) -> Path:
+        """Make the pull's folder and write the request down."""
+        folder = self.of(request)
+        folder.mkdir(parents=True, exist_ok=True)
+        replace_atomically(folder / REQUEST, to_json(asdict(request)))
+        sync_folder(folder.parent)
+        return folder
+
+    def store(self, record: Record) -> None:
+        """The last write of a pull: with it, the pull counts."""
+        replace_atomically(self.of(record.request) / PULL, to_json(asdict(record)))
+
+
+def claim(folder: Path) -> Lock:
+    """Become the only process that pulls here, and clear what an unfinished attempt left."""
+    lock, end = Lock(folder / "lock"), time.monotonic() + ORPHAN_S
+    while True:
+        try:
+            lock.acquire()
+            break
+        except Locked:
+            if time.monotonic() > end:
+                raise
+    for entry in folder.iterdir():
+        if entry.name not in (REQUEST, LOG, "lock"):
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    return lock

@@ -1,0 +1,200 @@
+"""The search itself: ask, pull, tell; killed at any moment, it goes on with the same pulls."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+
+import numpy as np
+
+from shoal.bandit import strategies
+from shoal.bandit.orders import kendall
+from shoal.runs.disk import replace_atomically, to_json
+from shoal.search import worker
+from shoal.search.domain import Domain, Ranking, Say, complete_options, make_domain, pull_seed
+from shoal.search.folder import LOG, RANKING, UNIVERSAL, Record, Request, SearchFolder
+from shoal.search.options import SearchConfig, check_resumed
+from shoal.search.summary import Summary, summarise
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """How a search ended."""
+
+    folder: str
+    report: str
+    summary: Summary
+    wall_s: float  # of this process; a resumed search counts from its resuming
+    cpu_s: float  # of this process and its workers
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def search(
+    config: SearchConfig | None = None,
+    options: dict[str, Any] | None = None,
+    *,
+    resume: str | Path | None = None,
+    say: Say = lambda text: None,
+    command: str | None = None,
+) -> SearchResult:
+    """Search, or with `resume` go on with a search; returns when all pulls are done and the report is written."""
+    began, cpu = time.perf_counter(), _cpu_s()
+    folder = _open(config, options or {}, resume, command)
+    with folder.run:
+        folder.run.lock()
+        folder.run.set_status("running")
+        say(f"search {folder.path}")
+        try:
+            records, ranking, domain = _go_on(folder, say)
+            summary = summarise(domain, folder.config, records, ranking)
+            from shoal.search.report import write_page
+
+            page = write_page(folder, domain, records, ranking, summary)
+            folder.run.set_status("finished", f"{len(records)} pulls")
+        except BaseException as error:
+            stopped = isinstance(error, KeyboardInterrupt)
+            reason = f"{type(error).__name__}: {error}"[:2000]
+            folder.run.set_status("interrupted" if stopped else "failed", reason)
+            raise
+    return SearchResult(str(folder.path), str(page), summary, time.perf_counter() - began, _cpu_s() - cpu)
+
+
+def _open(
+    config: SearchConfig | None, options: dict[str, Any], resume: str | Path | None, command: str | None
+) -> SearchFolder:
+    if resume is None:
+        config = config or SearchConfig()
+        options = complete_options(config.domain, options)
+        make_domain(config, options)  # refuses wrong options before there is a folder
+        return SearchFolder.create(config, options, command or "python: shoal.search, " + shlex.join(sys.argv))
+    folder = SearchFolder.open(resume, Path("runs" if config is None else config.runs_dir))
+    folder.run.lock()
+    if config is not None:
+        check_resumed(folder.config, config)
+        if options and complete_options(config.domain, options) != folder.options:
+            raise ValueError(f"the search to resume has {folder.options}, {options} were asked for: start a new one")
+        folder.set_workflows(config.workflows)
+    folder.run.note({"event": "resumed"})
+    return folder
+
+
+def _go_on(folder: SearchFolder, say: Say) -> tuple[list[Record], Ranking | None, Domain]:
+    config = folder.config
+    domain = make_domain(config, folder.options)
+    base = domain.prepare(folder.path / "base", say) if config.start != "scratch" else None
+    ranking = _ranking(folder, domain, say) if config.universal else None
+    strategy = strategies.make(config.strategy, domain.points, budget=config.workflows, seed=config.seed)
+    told: list[Record] = []
+    with _crew(folder, domain, say) as crew:
+        for number in range(config.workflows):
+            # Pull k is asked for with exactly the pulls up to k - parallel told: not fewer, and not more when some
+            # happen to be done, so neither speed nor a crash changes what follows.
+            while len(told) <= number - config.parallel:
+                _tell(strategy, told, crew.finished(len(told)), config.workflows, say)
+            item = strategy.ask()
+            start = _start(config, domain, told, item, None if base is None else os.path.relpath(base, folder.path))
+            crew.begin(Request(number, item, domain.names[item], pull_seed(config.seed, number), start))
+        while len(told) < config.workflows:
+            _tell(strategy, told, crew.finished(len(told)), config.workflows, say)
+    return told, ranking, domain
+
+
+def _tell(strategy: strategies.Strategy, told: list[Record], record: Record, total: int, say: Say) -> None:
+    pull = record.pull
+    strategy.tell(record.request.item, pull.mean, pull.se, pull.passed)
+    told.append(record)
+    gate = "passed" if pull.passed else "failed the gate"
+    say(f"pull {len(told)}/{total}: {record.request.name}: {pull.mean:.2f} +- {1.96 * pull.se:.2f}, {gate}")
+
+
+def _start(config: SearchConfig, domain: Domain, told: list[Record], item: int, base: str | None) -> str | None:
+    """The weights of the nearest order told that passed, of these the best; else the domain's own start."""
+    if config.start == "scratch":
+        return None
+    trained = [record for record in told if record.pull.passed and record.pull.weights]
+    if config.start == "base" or not trained:
+        return base
+    others = np.array([record.request.item for record in trained])
+    distances = kendall(domain.points[[item]], domain.points[others])[0]
+    best = min(range(len(trained)), key=lambda i: (distances[i], -trained[i].pull.mean, i))
+    return trained[best].pull.weights
+
+
+def _ranking(folder: SearchFolder, domain: Domain, say: Say) -> Ranking | None:
+    ranking = folder.ranking()
+    if ranking is not None:
+        return ranking
+    place = folder.path / UNIVERSAL
+    place.mkdir(exist_ok=True)
+    ranking = domain.ranking(place, say)
+    if ranking is not None:
+        replace_atomically(place / RANKING, to_json(asdict(ranking)))
+    return ranking
+
+
+class _Crew:
+    """Does pulls: one after the other in this process, or each in a process of its own."""
+
+    def __init__(self, folder: SearchFolder, domain: Domain, say: Say, apart: bool) -> None:
+        self.folder, self.domain, self.say, self.apart = folder, domain, say, apart
+        self.requests: list[Request] = []
+        self.processes: dict[int, Popen[bytes]] = {}
+
+    def begin(self, request: Request) -> None:
+        """Start a pull, unless it has been done."""
+        self.requests.append(request)
+        if self.apart and self.folder.record(request) is None:
+            self.processes[request.number] = worker.launch(self.folder, request)
+
+    def finished(self, number: int) -> Record:
+        """Wait for a pull."""
+        request = self.requests[number]
+        process = self.processes.get(number)
+        if process is not None:
+            process.wait()
+            self._forget(number)
+        if process is not None and process.returncode != 0 and self.folder.record(request) is None:
+            log = (self.folder.of(request) / LOG).read_text(errors="replace")[-4000:]
+            raise RuntimeError(
+                f"pull {number + 1} ({request.name}) ended with exit code {process.returncode}; resume the search to "
+                f"try again. Its last words:\n{log}"
+            )
+        record = self.folder.record(request)
+        return record if record is not None else worker.pull(self.folder, self.domain, request, self.say)
+
+    def close(self) -> None:
+        """End pulls that are under way."""
+        for number, process in list(self.processes.items()):
+            process.kill()
+            process.wait()
+            self._forget(number)
+
+    def _forget(self, number: int) -> None:
+        process = self.processes.pop(number)
+        if process.stdin is not None:
+            process.stdin.close()
+
+
+@contextmanager
+def _crew(folder: SearchFolder, domain: Domain, say: Say) -> Iterator[_Crew]:
+    crew = _Crew(folder, domain, say, apart=folder.config.parallel > 1)
+    try:
+        yield crew
+    finally:
+        crew.close()
+
+
+def _cpu_s() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)

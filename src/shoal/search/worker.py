@@ -1,0 +1,73 @@
+"""One pull, in this process or in one of its own: `python -m shoal.search.worker FOLDER REQUEST`."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import IO
+
+from shoal.runs.store import Run
+from shoal.search.domain import Domain, Say, make_domain
+from shoal.search.folder import LOG, Record, Request, SearchFolder, claim
+
+
+def pull(folder: SearchFolder, domain: Domain, request: Request, say: Say) -> Record:
+    """Do what a request asks and store what came of it; nothing is done that has been done already."""
+    place = folder.ask(request)
+    lock = claim(place)
+    try:
+        began, cpu = time.perf_counter(), _cpu_s()
+        start = None if request.start is None else folder.path / request.start
+        result = domain.pull(request.item, start=start, seed=request.seed, folder=place, say=say)
+        if result.weights:  # relative, so that the folder may be moved
+            result = replace(result, weights=os.path.relpath(result.weights, folder.path))
+        record = Record(request, result, time.perf_counter() - began, _cpu_s() - cpu)
+        folder.store(record)
+        return record
+    finally:
+        lock.release()
+
+
+def launch(folder: SearchFolder, request: Request) -> subprocess.Popen[bytes]:
+    """Start a process that does one pull. It ends when this one does: it watches the pipe to its standard input."""
+    log = folder.ask(request) / LOG
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-m", "shoal.search.worker", str(folder.path), json.dumps(asdict(request))]
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is for the search; it ends its workers itself
+        )
+
+
+def main(arguments: list[str]) -> None:
+    """Entry of the process."""
+    path, request = Path(arguments[0]), Request(**json.loads(arguments[1]))
+    threading.Thread(target=_end_with_parent, args=(sys.stdin.buffer,), daemon=True).start()
+    folder = SearchFolder(Run(path))
+    pull(folder, make_domain(folder.config, folder.options), request, say=lambda text: None)
+
+
+def _end_with_parent(pipe: IO[bytes]) -> None:
+    pipe.read()  # returns when the parent closes its end, which the kernel does for one that was killed
+    os._exit(1)
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,63 @@
+"""cage2's workflows as a domain of the search."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shoal.bandit.orders import check_ranks, kendall
+from shoal.search.cage2 import Cage2
+from shoal.search.options import SearchConfig
+from shoal.tasks.cage2.workflow import ORDERS, classes, kendall_matrix, name_of
+
+
+def test_points_give_the_same_distances_as_the_task() -> None:
+    """Kendall's distance of the search is that of workflow.py, for all 120 x 120 pairs."""
+    domain = Cage2(SearchConfig())
+    check_ranks(domain.points)
+    assert (kendall(domain.points) == kendall_matrix()).all()
+    assert len(set(domain.names)) == len(set(domain.codes)) == 120
+
+
+def test_24_stands_for_the_classes() -> None:
+    """One order of each class, and a class's distance leaves the defender out."""
+    domain = Cage2(SearchConfig(), orders="24")
+    assert sorted(domain.numbers) == sorted(members[0] for members in classes())
+    check_ranks(domain.points)
+    whole = kendall_matrix()
+    for i, first in enumerate(domain.numbers[:6]):
+        for j, second in enumerate(domain.numbers):
+            assert kendall(domain.points[[i]], domain.points[[j]])[0, 0] == whole[first, second]  # both have it last
+
+
+def test_names_say_the_order() -> None:
+    """First first, as the task's own names have it."""
+    domain = Cage2(SearchConfig())
+    item = ORDERS.index(("user", "op_host", "op_server", "enterprise", "defender"))
+    assert domain.names[item] == ("user hosts > operational hosts > operational server > enterprise servers > defender")
+    assert domain.codes[item] == "UHSED"
+    assert name_of(domain.numbers[item]) == "user,op_host,op_server,enterprise,defender"
+
+
+def test_wrong_options_are_named() -> None:
+    """With what they may be."""
+    with pytest.raises(ValueError, match=r"--red: expected bline \| meander"):
+        Cage2(SearchConfig(), red="blue")
+
+
+def test_a_short_pull_is_scored_and_can_be_drawn(tmp_path: Path) -> None:
+    """Two updates of four environments: figures are finite, conduct is there, the same seed gives the same pull."""
+    config = SearchConfig(num_envs=4, episodes_per_env=2, min_episodes=1)
+    domain = Cage2(config, orders="24")
+    one, two = (
+        domain.pull(5, start=None, seed=3, folder=tmp_path / name, say=lambda text: None) for name in ("one", "two")
+    )
+    assert np.isfinite(one.mean)
+    assert one.se > 0
+    assert set(one.details) >= {"compliance", "coverage", "wasted", "believed_compliance", "episodes", "stopped"}
+    assert (one.mean, one.se, one.passed, one.details) == (two.mean, two.se, two.passed, two.details)
+    text, figure = domain.episode(5, Path(one.weights))
+    assert "against bline" in text
+    assert len(figure.axes) == 2

@@ -1,0 +1,84 @@
+"""`shoal search` and `shoal.WorkflowSearch`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from toy_domain import TOY, config, essence, pulls
+
+import shoal
+from shoal.cli import main
+from shoal.search.folder import SearchFolder
+from shoal.search.loop import search
+
+
+def run(*args: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["search", *args])
+    return int(ended.value.code or 0)
+
+
+def test_the_command_searches_and_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Flags of the search and of the domain stand side by side; progress goes to standard error."""
+    code = run(TOY, "--workflows", "4", "--fail-every", "7", "--name", "s", "--runs-dir", str(tmp_path), "--json")
+    said = capsys.readouterr()
+    found = json.loads(said.out)
+    assert code == 0
+    assert found["summary"]["pulls"] == 4
+    assert "pull 4/4" in said.err
+    assert SearchFolder.open("s", tmp_path).options["fail_every"] == 7
+
+
+def test_resuming_takes_the_settings_of_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Only the number of pulls is given; the answer is printed in words."""
+    search(config(tmp_path, workflows=2), {"fail_every": 7})
+    assert run("--resume", "s", "--runs-dir", str(tmp_path), "--workflows", "5") == 0
+    assert "best     <" in capsys.readouterr().out
+    assert len(pulls(tmp_path)) == 5
+
+
+@pytest.mark.parametrize(
+    ("args", "what"),
+    [
+        (["chess"], "expected a domain of cage2, gridworld"),
+        (["gridworld", "--workflows", "0"], "--workflows as a whole number of at least 1"),
+        (["--resume", "nowhere"], "no run 'nowhere'"),
+        (["gridworld", "--slip", "2"], "slip: expected a probability"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(
+    args: list[str], what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With one line that says what was expected."""
+    assert run(*args, "--runs-dir", str(tmp_path)) == 2
+    assert what in capsys.readouterr().err
+
+
+def test_resuming_a_search_of_another_domain_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By both names."""
+    search(config(tmp_path, workflows=1))
+    assert run("gridworld", "--resume", "s", "--runs-dir", str(tmp_path)) == 2
+    assert "is a search of toy_domain:Toy, not of gridworld" in capsys.readouterr().err
+
+
+def test_the_python_api_is_the_same_search(tmp_path: Path) -> None:
+    """Under the names of the issue; `shoal.WorkflowSearch` is imported on first use."""
+    found = shoal.WorkflowSearch(
+        domain=TOY, n_workflows=5, n_envs=25, train_episodes_per_env=50, compliance_threshold=0.95, min_episodes=10,
+        update_every_steps=100, seed=3, name="s", runs_dir=str(tmp_path / "api"), fail_every=7,
+    ).run()  # fmt: skip
+    search(config(tmp_path / "cli", workflows=5), {"fail_every": 7})
+    assert found.summary.pulls == 5
+    assert essence(pulls(tmp_path / "api")) == essence(pulls(tmp_path / "cli"))
+
+
+def test_a_training_run_is_not_a_search(tmp_path: Path) -> None:
+    """Resuming it as one is refused with the right command."""
+    from shoal.runs.store import Run
+
+    with Run.create(tmp_path, "train", {"task": "CartPole-v1"}, "shoal train", "CartPole-v1"):
+        pass
+    with pytest.raises(ValueError, match="shoal train --resume"):
+        SearchFolder.open("train", tmp_path)
