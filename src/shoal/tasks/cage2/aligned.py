@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
+from shoal.tasks.cage2.alignment import LAGRANGE, METHODS, REWARD, Alignment
+from shoal.tasks.cage2.env import Cage2
 from shoal.tasks.cage2.machine import specialised
 from shoal.tasks.cage2.obedience import Conduct
 from shoal.tasks.cage2.ordered import Ordered
@@ -15,49 +16,8 @@ from shoal.tasks.cage2.workflow import COUNTED, TALLY, VIOLATION, believed_set, 
 from shoal.vector.compiled import CompiledVectorEnv
 from shoal.vector.seeding import Stream
 
-METHODS = ("none", "lagrange", "reward")
-PLAIN, LAGRANGE, REWARD = 0, 1, 2
-
 # An episode that has ended: where, under which order, its own return in tenths, and its tally.
 EPISODE = np.dtype([("env", np.int32), ("order", np.int32), ("cost", np.int32), ("tally", TALLY)], align=True)
-
-
-@dataclass(frozen=True)
-class Alignment:
-    """How obedience enters the reward of training.
-
-    lagrange: every violation costs the multiplier, which rises while the compliance of the finished episodes is under
-    the target and falls above it. reward: `weight` times the change of the episode's compliance rate each step; the
-    rate counts as 1 before the first fix, so no fix is rewarded for being made.
-    """
-
-    method: Literal["none", "lagrange", "reward"] = "lagrange"
-    target: float = 0.97
-    """Compliance at which the multiplier rests; above the 95 % that are asked, for the interval's lower end."""
-    weight: float = 1.0
-    """The multiplier at the start; with `reward`, lambda."""
-    rate: float = 5.0
-    """How fast the multiplier moves: per update, times the distance from the target."""
-    most: float = 20.0
-    """The multiplier's bound."""
-
-    def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise ValueError(f"alignment: expected one of {', '.join(METHODS)}, got {self.method!r}")
-        if not 0 < self.target <= 1:
-            raise ValueError(f"target: expected a share above 0 and at most 1, got {self.target}")
-        if not 0 <= self.weight <= self.most or self.rate < 0:
-            raise ValueError(f"expected 0 <= weight <= most and rate >= 0, got {self}")
-
-    def moved(self, weight: float, compliance: float | None) -> float:
-        """The weight after an update in which this was the compliance (None: no fix was judged).
-
-        >>> Alignment(target=0.95, rate=10).moved(1.0, 0.90)
-        1.5
-        """
-        if self.method != "lagrange" or compliance is None:
-            return weight
-        return round(min(max(weight + self.rate * (self.target - compliance), 0.0), self.most), 12)
 
 
 def look_all(states: Any, held: Any, believed: Any, orders: Any) -> None:
@@ -120,6 +80,7 @@ def clear_counts(counts: Any) -> None:
 class OrderedVectorEnv(CompiledVectorEnv):
     """N ordered environments. `take_episodes` gives the finished episodes; `after_rollout` moves the multiplier.
 
+    >>> from shoal.tasks.cage2.env import make
     >>> envs = OrderedVectorEnv(make(order="user,enterprise,op_server,op_host", red="bline"), num_envs=2)
     >>> _ = envs.reset(seed=0)
     >>> for _ in range(100):
@@ -131,12 +92,14 @@ class OrderedVectorEnv(CompiledVectorEnv):
 
     def __init__(
         self,
-        env: Ordered,
+        env: Cage2,
         num_envs: int,
         threads: int | Literal["auto"] = 1,
         stream: Stream = Stream.TRAIN,
         alignment: Alignment | None = None,
     ) -> None:
+        if not isinstance(env, Ordered):
+            raise TypeError(f"expected an environment under an order (make(order=...)), got {env.name}")
         super().__init__(env, num_envs, threads=threads, stream=stream)
         self.alignment = alignment or Alignment("none")
         self.weight = self.alignment.weight
@@ -146,6 +109,7 @@ class OrderedVectorEnv(CompiledVectorEnv):
         self._held, self._believed, self._orders = (np.zeros(num_envs, np.int32) for _ in range(3))
         self._room = np.zeros(num_envs, EPISODE)
         self._finished: list[np.ndarray] = []
+        self.last_episodes = np.zeros(0, EPISODE)  # those of the last rollout
         sets = self._held, self._believed, self._orders
         flags, rewards = np.zeros(num_envs, np.bool_), np.zeros(num_envs, np.float32)
         self._look = specialised(look_all, self.state, *sets)
@@ -179,9 +143,18 @@ class OrderedVectorEnv(CompiledVectorEnv):
         self._finished = []
         return taken
 
+    console_rows = (
+        ("own return", "workflow/return", ",.2f"),
+        ("compliance", "workflow/compliance", ".3f"),
+        ("coverage", "workflow/coverage", ".3f"),
+        ("wasted fixes", "workflow/wasted", ".3f"),
+        ("violation weight", "workflow/weight", ".2f"),
+    )
+
     def after_rollout(self, progress: float = 0.0) -> dict[str, float]:
         """What the finished episodes say, as metrics; moves the multiplier."""
-        return self.account(self.take_episodes())
+        self.last_episodes = self.take_episodes()
+        return self.account(self.last_episodes)
 
     def account(self, episodes: np.ndarray) -> dict[str, float]:
         """Metrics of finished episodes; moves the multiplier by their compliance."""
@@ -202,7 +175,7 @@ class OrderedVectorEnv(CompiledVectorEnv):
 
     def get_state(self) -> dict[str, np.ndarray]:
         """With the unfinished tallies and the multiplier, for a run to go on to the same bits."""
-        own = {
+        own: dict[str, np.ndarray] = {
             "episodes": self._episodes.view(np.uint8).reshape(self.num_envs, -1).copy(),
             "weight": np.array([self.weight], np.float64),
         }
@@ -228,13 +201,3 @@ def compliance_by_env(episodes: np.ndarray) -> dict[int, float]:
         if compliant + violations:
             found[int(env)] = compliant / (compliant + violations)
     return found
-
-
-def make(**options: Any) -> Ordered:
-    """The ordered environment that the options of `env.make` describe."""
-    from shoal.tasks.cage2.env import make as make_any
-
-    made = make_any(**options)
-    if not isinstance(made, Ordered):
-        raise ValueError("order: expected an order or drawn, got none")
-    return made

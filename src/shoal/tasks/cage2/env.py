@@ -171,10 +171,12 @@ def make(
     mask: str = "useful",
     mix: Sequence[float] = MIX,
     order: str | int = "none",
+    alignment: str = "none",
 ) -> Cage2:
     """The environment that the options describe; ValueError names a wrong one and what it may be.
 
-    `order` is "none", "drawn" (anew for each episode) or a workflow (workflow.number_of): see ordered.py.
+    `order` is "none", "drawn" (anew for each episode) or a workflow (workflow.number_of): see ordered.py. `alignment`
+    says what an order adds to the reward of training environments: see aligned.py.
 
     >>> type(make(red="bline", features="plain", mask="none")).__name__
     'Cage2'
@@ -186,7 +188,7 @@ def make(
 
         if (features, mask) not in VARIANTS:
             raise ValueError(f"mask: expected none, useful or (with memory) obedient under an order, got {mask!r}")
-        return VARIANTS[features, mask](horizon, red, mix, order, obedient=mask == "obedient")
+        return VARIANTS[features, mask](horizon, red, mix, order, mask == "obedient", alignment)
     if mask not in ("none", "useful"):
         raise ValueError(f"mask: expected none or useful, got {mask!r}; obedient needs an order")
     return _VARIANTS[features, mask](horizon, red, mix)
@@ -199,13 +201,10 @@ def make_vec(
     **options: Any,
 ) -> CompiledVectorEnv:
     """`vector_entry_point` of shoal/Cage2-v0: N environments, one kernel; `options` as in `make`."""
-    made = make(**options)
-    if options.get("order", "none") != "none":
-        from shoal.tasks.cage2.aligned import OrderedVectorEnv
-        from shoal.tasks.cage2.ordered import Ordered
-
-        assert isinstance(made, Ordered)
-        return OrderedVectorEnv(made, num_envs, threads=threads, stream=stream)
+    made: Any = make(**options)
+    if hasattr(made, "make_vector"):  # under an order, compliance is counted
+        counting: CompiledVectorEnv = made.make_vector(num_envs, threads, stream)
+        return counting
     return CompiledVectorEnv(made, num_envs, threads=threads, stream=stream)
 
 

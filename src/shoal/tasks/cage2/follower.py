@@ -1,11 +1,12 @@
 """The scripted follower of an order: every fix is of the best-ranked host that Blue believes compromised. Scalar code.
 
-Belief is here all that Blue can conclude (suspicion.py), not only its belief bits. Two tempers:
+Belief is here all that Blue can conclude (suspicion.py), not only its belief bits. Three tempers:
 
 - eager: whatever is suspected is fixed at once, best rank first;
 - thrifty: it fixes only what is worth a Restore. A server that red holds or is about to hold is; then the hosts that
   outrank it are fixed first, one a step. A user or operational host is, once Meander has escalated on it, since it
-  never comes back to such a host of its own accord.
+  never comes back to such a host of its own accord. User2 is, against B_line, which mostly fails there.
+- literal: eager, with the challenge's belief bits (other than No) in place of suspicion, for comparison.
 
 Between fixes it does what the decoy-first heuristic does: decoys before red scans, Analyse where a shell may have been
 missed. None of that is a fix, so none of it can break the order. It decides by nothing but what stands in the
@@ -27,7 +28,6 @@ from shoal.tasks.cage2.heuristic import (
     decoy_on,
     event_now,
     exploit_now,
-    not_worth_it,
     pivot_of,
 )
 from shoal.tasks.cage2.memory import LAST_RESTORE, MEMORY
@@ -36,7 +36,6 @@ from shoal.tasks.cage2.network import (
     DEAR_HOSTS,
     ENTERPRISE1,
     ENTERPRISE2,
-    NUM_HOSTS,
     REMOVE,
     RESTORE,
     SLEEP,
@@ -46,9 +45,9 @@ from shoal.tasks.cage2.network import (
 )
 from shoal.tasks.cage2.suspicion import WATCH, due_set
 
-EAGER, THRIFTY = 0, 1
-TEMPERS = ("eager", "thrifty")
-REMOVE_FIRST = 1 << USER2  # where half of B_line's shells behind decoys can be removed, for nothing
+EAGER, THRIFTY, LITERAL = 0, 1, 2
+TEMPERS = ("eager", "thrifty", "literal")
+LATE = 90  # from this step of 100 on a Restore that saves a tenth a step comes too late
 
 # What a follower holds between steps.
 FOLLOWER = np.dtype([("memory", MEMORY), ("watch", WATCH)], align=True)
@@ -69,25 +68,46 @@ def follow(m: Any, w: Any, order: int, temper: int) -> Any:
 def fix(m: Any, w: Any, order: int, temper: int) -> int:
     """A fix of a host that nothing suspected outranks, or NONE."""
     due = due_set(order, w.suspected)
-    if due == 0 or (temper == THRIFTY and not worth_fixing(m, w)):
+    now = exploit_now(m)
+    if temper == THRIFTY:
+        if not worth_fixing(m, w):
+            return NONE
+        if due & ~too_early(m):
+            due &= ~too_early(m)
+    if due == 0:
         return NONE
-    host = exploit_now(m)
-    if host == NONE or due >> host & 1 == 0:  # where red will escalate next, if that is due; else the dearest
-        host = nth_member(due & DEAR_HOSTS if due & DEAR_HOSTS else due, 0)
-    elif REMOVE_FIRST >> host & 1 and m.wanders == 0:
-        return action_index(REMOVE, host)
-    return action_index(RESTORE, host)
+    if now == NONE or due >> now & 1 == 0:  # where red will escalate next, if that is due; else the dearest
+        now = nth_member(due & DEAR_HOSTS if due & DEAR_HOSTS else due, 0)
+    elif now == USER2 and m.wanders == 0 and w.suspected == 1 << USER2:
+        return action_index(REMOVE, now)  # half of B_line's shells behind decoys can be removed, for nothing
+    return action_index(RESTORE, now)
 
 
-def worth_fixing(m: Any, w: Any) -> bool:
+def worth_fixing(m: Any, w: Any) -> Any:
     """Whether something suspected is worth a Restore now."""
     if w.suspected & DEAR_HOSTS:
         return True
-    if not m.wanders or not_worth_it(m.now):
+    if m.wanders == 0:
+        return user2_pays(m, w)
+    return w.suspected & ~too_early(m) != 0 and m.now < LATE
+
+
+def too_early(m: Any) -> Any:
+    """A cheap host that Meander has just taken, as a set: it comes back where it could not escalate, so let it.
+
+    Not User2 behind decoys: there red mostly fails, and a Restore keeps it busy.
+    """
+    now = exploit_now(m)
+    if m.wanders == 0 or now == NONE or DEAR_HOSTS >> now & 1 or (now == USER2 and m.shown[USER2] != 0):
+        return 0
+    return 1 << now
+
+
+def user2_pays(m: Any, w: Any) -> Any:
+    """Whether to answer B_line on User2, where decoys make it fail: at once for nothing, or when it has passed."""
+    if w.suspected >> USER2 & 1 == 0 or bline_entry(m) != USER2:
         return False
-    now = exploit_now(m)  # Meander comes back to a host that it could not escalate on: let it
-    rest = w.suspected & ~(1 << now) if now != NONE else w.suspected
-    return rest != 0
+    return exploit_now(m) == USER2 or (event_now(m) == pivot_of(USER2) and m.now < LATE)
 
 
 def look_closer(m: Any, w: Any) -> int:
@@ -133,11 +153,3 @@ def look_again(m: Any) -> int:
         if m.seen_step[host] > 0 and m.analysed >> host & 1 == 0:
             return action_index(ANALYSE, host)
     return NONE
-
-
-def new_hands(count: int) -> np.ndarray:
-    """FOLLOWER[count], zeroed."""
-    return np.zeros(count, FOLLOWER)
-
-
-__all__ = ["EAGER", "FOLLOWER", "NUM_HOSTS", "TEMPERS", "THRIFTY", "follow", "new_hands"]

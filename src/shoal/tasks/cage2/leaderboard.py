@@ -35,6 +35,7 @@ def rollout(
     mask: str = "useful",
     num_envs: int = 1000,
     simulator: str = "shoal",
+    order: str | int = "none",
 ) -> np.ndarray:
     """Returns of any policy against a red agent: float64[episode, 3], at 30, 50 and 100 steps.
 
@@ -46,7 +47,7 @@ def rollout(
         raise ValueError(f"episodes: expected at least 1, got {episodes}")
     num_envs = min(num_envs if simulator == "shoal" else 2 * usable_cores(), episodes)
     longest = max(HORIZONS)
-    played = environment(simulator, horizon=longest, red=red, features=features, mask=mask)
+    played = environment(simulator, horizon=longest, red=red, features=features, mask=mask, order=order)
     backend = "compiled" if simulator == "shoal" else "process"
     envs = make_vec(played, num_envs, backend=backend, stream=Stream.EVALUATE)
     try:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.tasks.cage2.follower import FOLLOWER, TEMPERS, follow
+from shoal.tasks.cage2.follower import FOLLOWER, LITERAL, TEMPERS, follow
 from shoal.tasks.cage2.machine import compiled
 from shoal.tasks.cage2.memory import forget, remember
 from shoal.tasks.cage2.minds import REDS
@@ -15,7 +15,7 @@ from shoal.tasks.cage2.red import sessions
 from shoal.tasks.cage2.step import STATE, advance, start
 from shoal.tasks.cage2.suspicion import begin_watch, watch
 from shoal.tasks.cage2.workflow import COUNTED, TALLY, Order, believed_set, count, fixed_host, number_of
-from shoal.vector.rng import RNG, begin
+from shoal.vector.rng import RNG, begin, below, uniform
 from shoal.vector.seeding import Stream, env_keys
 
 TABLE = np.dtype([("game", STATE), ("hand", FOLLOWER), ("rng", RNG)], align=True)
@@ -36,6 +36,8 @@ def play_follower(
     for i in range(keys.shape[0]):
         table = tables[0]
         begin(table.rng, keys[i], np.uint64(0))
+        uniform(table.rng)  # the environment draws red and horizon first: so episode i is that of its seed there
+        below(table.rng, 1)
         start(table.game, red)
         forget(table.hand.memory)
         begin_watch(table.hand.watch)
@@ -46,11 +48,13 @@ def play_follower(
             costs[i] += advance(table.game, table.rng, action)
             remember(table.hand.memory, action, table.game.activity_host, table.game.activity)
             watch(table.hand.watch, table.hand.memory, table.game.bits)
+            if temper == LITERAL:
+                table.hand.watch.suspected = believed_set(table.game.bits)
 
 
 @dataclass(frozen=True)
 class Share:
-    """A mean of per-episode values with its 95 % normal interval; all None where no episode has a value."""
+    """A mean of per-episode values with its 95 % normal interval, which two values at least are needed for."""
 
     mean: float | None
     low: float | None
@@ -62,14 +66,23 @@ class Share:
         if len(values) == 0:
             return Share(None, None, None, 0)
         mean = float(values.mean())
-        error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("inf")
+        if len(values) == 1:
+            return Share(mean, None, None, 1)
+        error = float(values.std(ddof=1) / np.sqrt(len(values)))
         return Share(mean, mean - 1.96 * error, mean + 1.96 * error, len(values))
+
+    def bounds(self) -> tuple[float, float, float]:
+        """Mean, low and high, where there is an interval."""
+        if self.mean is None or self.low is None or self.high is None:
+            raise ValueError(f"an interval needs two episodes at least, got {self.episodes}")
+        return self.mean, self.low, self.high
 
 
 def ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     """part / whole where there is a whole: an episode without one has no value, it is not 0."""
     some = whole > 0
-    return part[some] / whole[some]
+    shares: np.ndarray = part[some] / whole[some]
+    return shares
 
 
 @dataclass(frozen=True)

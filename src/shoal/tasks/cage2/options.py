@@ -20,8 +20,15 @@ class Cage2Options:
     """Shares of bline, meander and sleep in mixed."""
     features: Literal["plain", "memory"] = "memory"
     """The 52 bits alone, or with what Blue can remember (docs/cage2.md)."""
-    mask: Literal["none", "useful"] = "useful"
-    """Whether actions that cannot do any good are masked."""
+    mask: Literal["none", "useful", "obedient"] = "useful"
+    """Whether actions that cannot do any good are masked; obedient, under an order: also the fixes that break it, as
+    far as Blue can tell."""
+    order: str = "none"
+    """The workflow to keep to: the unit types in order, as user,enterprise,op_server,op_host,defender, or its number;
+    drawn: one of the 120 for each episode. It enters the observation, and compliance is counted (docs/cage2.md)."""
+    alignment: Literal["none", "lagrange", "reward"] = "lagrange"
+    """How an order enters the reward of training: a multiplier on violations that rises while compliance is under its
+    target, or a reward for the change of the episode's compliance rate. Evaluation is always by the own reward."""
     simulator: Literal["shoal", "cyborg"] = "shoal"
     """shoal: the compiled simulator. cyborg: the real CybORG 2.1, if it is installed (about 250 steps/s a core)."""
 
@@ -39,6 +46,9 @@ def environment(simulator: str = "shoal", **options: Any) -> Any:
     if simulator == "cyborg":
         from shoal.tasks.cage2.cyborg import CyborgEnv, load
 
+        options.pop("alignment", None)
+        if options.pop("order", "none") != "none":
+            raise ValueError("order: expected none with simulator cyborg: compliance is judged on shoal's own state")
         load()  # refuses here, in one line, where CybORG is not installed
         return functools.partial(CyborgEnv, **options)
     raise ValueError(f"simulator: expected shoal or cyborg, got {simulator!r}")

@@ -7,7 +7,7 @@ environment and episode, and can add an alignment term to the reward. Its own re
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import gymnasium as gym
 import numpy as np
@@ -36,6 +36,7 @@ from shoal.tasks.cage2.workflow import (
     number_of,
 )
 from shoal.vector.rng import below
+from shoal.vector.seeding import Stream
 
 DRAWN = -1  # an order drawn anew for each episode
 AT_PLAIN_ORDER = PLAIN_FEATURES
@@ -94,9 +95,21 @@ class Ordered(Cage2):
         mix: Sequence[float] = MIX,
         order: str | int = "drawn",
         obedient: bool = False,
+        alignment: str = "none",
     ) -> None:
         self.order = DRAWN if order == "drawn" else number_of(order)
+        self.alignment = alignment
         super().__init__(horizon, red, mix, order=self.order, obedient=int(obedient))
+
+    def make_vector(self, num_envs: int, threads: int | Literal["auto"] = 1, stream: Stream = Stream.TRAIN) -> Any:
+        """N of these with compliance counted; alignment enters the reward in training only."""
+        from shoal.tasks.cage2.aligned import OrderedVectorEnv
+        from shoal.tasks.cage2.alignment import Alignment
+
+        checked = Alignment.named(self.alignment)
+        return OrderedVectorEnv(
+            self, num_envs, threads, stream, checked if stream == Stream.TRAIN else Alignment("none")
+        )
 
     @staticmethod
     def reset(state: Any, rng: Any, params: Any) -> None:

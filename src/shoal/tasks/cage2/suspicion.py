@@ -5,7 +5,8 @@ at Unknown. Both can be told from the stream of (observation, own action), by fo
 
 - only Remove and Restore drive red off, and Remove never helps against the SSH sessions of Linux servers, nor on
   User1, where every shell is an SSH session or a privileged one;
-- a second scan of a host on which no decoy stands is a shell that monitoring missed, except that B_line rescans servers;
+- a second scan of a host on which no decoy stands is a shell that monitoring missed, but for B_line's rescans of
+  servers;
 - B_line scans its next host only once it has escalated on the one before;
 - Analyse finds the files of every shell but an SSH session, and those always show as exploits.
 """
@@ -24,7 +25,6 @@ from shoal.tasks.cage2.network import (
     ENTERPRISE2,
     NUM_HOSTS,
     OP_SERVER0,
-    USER0,
     USER1,
     USER2,
     USER3,
@@ -116,7 +116,7 @@ def progress(w: Any, m: Any) -> None:
     if users == 0:
         return
     entry = nth_member(users, 0)
-    pivot = ENTERPRISE1 if entry == USER1 or entry == USER2 else ENTERPRISE0
+    pivot = ENTERPRISE1 if entry in (USER1, USER2) else ENTERPRISE0
     again = w.previous_host == m.event_host and w.previous_step == m.now - 1  # the exploit after a scan
     if m.event_host == pivot:
         if m.scanned_again >> pivot & 1 == 0 or m.seen_step[entry] == m.now - 2:
@@ -134,12 +134,3 @@ def due_set(order: int, suspected: int) -> int:
         if suspected >> host & 1 and suspected & BETTER[order, host] == 0:
             due |= 1 << host
     return due
-
-
-def may_be_held(host: int) -> bool:
-    """Whether a host ever counts as compromised.
-
-    >>> may_be_held(USER0), may_be_held(OP_SERVER0)
-    (False, True)
-    """
-    return bool(COUNTED >> host & 1)

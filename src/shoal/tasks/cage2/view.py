@@ -58,6 +58,7 @@ def record(
     seed: int = 0,
     features: str = "memory",
     mask: str = "useful",
+    order: str | int = "none",
 ) -> Episode:
     """Play one episode and keep every step. `act(observations, begun) -> actions`, or a baseline's name.
 
@@ -65,9 +66,10 @@ def record(
     0.0
     """
     if isinstance(act, str):
-        act, features, mask = Defender(act, 1, seed).act, "plain", "none"
+        act, features, mask, order = Defender(act, 1, seed).act, "plain", "none", "none"
     # One step longer than shown, so that the last state can be read before the next episode replaces it.
-    envs = make_vec(1, stream=Stream.EVALUATE, horizon=horizon + 1, red=red, features=features, mask=mask)
+    seen: dict[str, Any] = {"features": features, "mask": mask, "order": order}
+    envs = make_vec(1, stream=Stream.EVALUATE, horizon=horizon + 1, red=red, **seen)
     observations, _ = envs.reset(seed=seed)
     game = envs.state["game"].view(np.recarray)[0]
     steps = np.zeros(horizon, STEP).view(np.recarray)

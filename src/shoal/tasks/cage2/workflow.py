@@ -77,7 +77,7 @@ TALLY = np.dtype([("true", COUNTS), ("believed", COUNTS), ("steps", np.int32)], 
 def fixed_host(action: int) -> int:
     """The host that an action fixes (Remove or Restore), or -1."""
     kind = (action - 2) // NUM_HOSTS
-    if action >= 2 and (kind == REMOVE or kind == RESTORE):
+    if action >= 2 and kind in (REMOVE, RESTORE):
         return (action - 2) % NUM_HOSTS
     return -1
 
@@ -154,12 +154,14 @@ def name_of(order: int) -> str:
 
 def pairwise_bits(order: str | int | Order) -> np.ndarray:
     """uint8[10]: of each pair of unit types, whether the first is fixed first."""
-    return PAIR_BITS[number_of(order)].copy()
+    bits: np.ndarray = PAIR_BITS[number_of(order)].copy()
+    return bits
 
 
 def one_hot(order: str | int | Order) -> np.ndarray:
     """uint8[5, 5]: row = unit type, column = its place."""
-    return np.eye(NUM_UNITS, dtype=np.uint8)[PLACE[number_of(order)]]
+    rows: np.ndarray = np.eye(NUM_UNITS, dtype=np.uint8)[PLACE[number_of(order)]]
+    return rows
 
 
 def kendall(first: str | int | Order, second: str | int | Order) -> int:
@@ -169,7 +171,8 @@ def kendall(first: str | int | Order, second: str | int | Order) -> int:
 
 def kendall_matrix() -> np.ndarray:
     """int64[120, 120]: Kendall's distance of every pair of orders."""
-    return (PAIR_BITS[:, None] != PAIR_BITS[None]).sum(-1)
+    distances: np.ndarray = (PAIR_BITS[:, None] != PAIR_BITS[None]).sum(-1)
+    return distances
 
 
 def classes() -> list[list[int]]:
