@@ -7,9 +7,9 @@ export OMP_NUM_THREADS ?= 2
 
 .PHONY: run test test-slow lint bench examples clean
 
-run: $(STAMP)  ## train CartPole, evaluate it on held-out episodes, say where the report is
-	@$(BIN)/shoal train CartPole-v1
-	@$(BIN)/shoal evaluate "$$(ls -td runs/CartPole-v1-* | head -n 1)"
+run: $(STAMP)  ## train the ride negotiator, evaluate it on held-out days, say where the report is (about 5 minutes)
+	@$(BIN)/shoal train rides
+	@$(BIN)/shoal evaluate "$$(ls -td runs/rides-2* | head -n 1)" --days 60 --reference-iterations 200 --reference-seeds 1
 
 test: $(STAMP)  ## the tests that take minutes
 	$(BIN)/pytest
@@ -27,6 +27,7 @@ bench: $(STAMP)  ## every benchmark group with its bars
 	$(BIN)/shoal bench vector
 	$(BIN)/shoal bench ppo
 	$(BIN)/shoal bench cage2
+	$(BIN)/shoal bench rides
 
 examples: $(STAMP)
 	for script in examples/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done

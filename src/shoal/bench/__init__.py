@@ -1,4 +1,4 @@
-"""Measured on this machine, backends and peers side by side: `shoal bench vector`, `ppo`, `cage2`."""
+"""Measured on this machine, backends and peers side by side: `shoal bench vector`, `ppo`, `cage2`, `rides`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-GROUPS = ("vector", "ppo", "cage2")
+GROUPS = ("vector", "ppo", "cage2", "rides")
 
 
-def run(group: str, *, full: bool = False, say: Callable[[str], None] = lambda text: None) -> list[dict[str, Any]]:
+def run(
+    group: str, *, full: bool = False, instances: str | None = None, say: Callable[[str], None] = lambda text: None
+) -> list[dict[str, Any]]:
     """The rows of a group, as `--json` prints them; `say` hears of each measurement as it is made.
 
     Speed is measured now. What takes long to learn is read from benchmarks/results, or learnt again with `full`.
+    `instances` is a folder with Li and Lim's files, for rides.
     """
     if group not in GROUPS:
         raise ValueError(f"expected a group of {', '.join(GROUPS)}, got {group!r}")
+    if instances is not None and group != "rides":
+        raise ValueError(f"--instances is for the group rides, got it with {group}")
     say(load_warning())
     if group == "vector":
         from shoal.bench import vector
@@ -25,6 +30,10 @@ def run(group: str, *, full: bool = False, say: Callable[[str], None] = lambda t
         from shoal.bench import cage2
 
         return [row.to_json() for row in cage2.run(say, full)]
+    if group == "rides":
+        from shoal.bench import rides
+
+        return [row.to_json() for row in rides.run(say, full, instances)]
     from shoal.bench import ppo
 
     return [row.to_json() for row in ppo.run(say, full)]

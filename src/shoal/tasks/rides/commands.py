@@ -16,7 +16,7 @@ from shoal.tasks.rides.scores import KINDS, summary
 Array = np.ndarray[Any, Any]
 
 ENOUGH_RUNS = 5  # trainings under one name, for a verdict
-BASELINES = (BASE, "max-change", "myopic", "myopic:pooled", "lookahead")  # what a trained run is shown against
+BASELINES = (BASE, "max-change", "myopic", "myopic:pooled", "lookahead", "lookahead:pooled")  # what a trained run is shown against
 
 # What changes in each shift test: the world, never the policy or what it learned of the riders it was trained on.
 SHIFTS: dict[str, dict[str, Any]] = {
@@ -61,8 +61,11 @@ def policy_by_name(name: str) -> Policy:
 
 
 def baseline(name: str) -> Entrant:
-    """A baseline as an entrant; it sees what it needs to see."""
-    return Entrant(policy_by_name(name), {"start": "lookahead"} if name.startswith("lookahead") else {"start": "none"})
+    """A baseline as an entrant; it sees what it needs to see: insertion prices, or with name:pooled pooled ones."""
+    plain, _, argument = name.partition(":")
+    priced = argument in ("insertion", "pooled")
+    seen = {"start": "lookahead" if plain == "lookahead" else "none", "prices": argument if priced else "insertion"}
+    return Entrant(policy_by_name(plain if priced else name), seen)
 
 
 def shifts_named(name: str | None) -> list[str]:

@@ -77,8 +77,9 @@ class RidesVectorEnv(gym.vector.VectorEnv[Any, Any, Array]):
         self._learn_histories()
         self.lookahead: Lookahead | None = None
         if self.options.start in ("lookahead", "taught"):
-            self.lookahead = Lookahead.load(self.options.lookahead) if self.options.lookahead else Lookahead.shipped()
-        start = {"start": self.options.start, "start_temperature": self.options.start_temperature}
+            own, prices = self.options.lookahead, self.options.prices
+            self.lookahead = Lookahead.load(own) if own else Lookahead.shipped(prices)
+        start = {name: getattr(self.options, name) for name in ("start", "start_temperature", "prices")}
         self.policy_network = "shoal.tasks.rides.network:make_network", start
         self.progress = 0.0  # of training: drives epsilon
         self.exploring = stream == Stream.TRAIN  # evaluation never ignores the mask
@@ -254,13 +255,16 @@ class RidesVectorEnv(gym.vector.VectorEnv[Any, Any, Array]):
             "_final_info": terminated.copy(),
         }
 
-    def look(self) -> dict[str, Array]:
-        """Price the current requests and write down what the agent sees."""
+    def look(self, prices: str | None = None) -> dict[str, Array]:
+        """Price the current requests, by other prices than the options' if wanted, and write down what the agent sees."""
         bookings, options = self.bookings, self.options
         request = bookings.now(bookings.requests)
-        if options.prices == "pooled":
+        if (prices or options.prices) == "pooled":
             keys = mix(bookings.step_keys())
-            total_s, status = self.oracle.pooled_menu(bookings.plans, request, keys, options.offer_effect)
+            going_on = bookings.t < bookings.customers  # after a day's last request there is nothing to price
+            total_s, status = self.oracle.pooled_menu(
+                bookings.plans, request, keys, options.offer_effect, active=going_on
+            )
             extra_s = total_s - bookings.plans.cost_s[:, None]
         else:
             extra_s, status = self.oracle.insertion_menu(bookings.plans, request, options.offer_effect)

@@ -9,12 +9,13 @@ a lower bound of what perfect information is worth.
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shoal.tasks.rides.routing.insertion import NOWHERE, best_place
-from shoal.tasks.rides.routing.machine import kernel
+from shoal.tasks.rides.routing.machine import BARE, compiled
 from shoal.tasks.rides.routing.menu import offer_windows, price_offers
 from shoal.tasks.rides.routing.problem import (
     NO_CHANGE,
@@ -28,6 +29,8 @@ from shoal.tasks.rides.routing.ruin import exchange_tails, keep, ruin, undo
 from shoal.tasks.rides.routing.schedule import (
     CLOSE,
     OPEN,
+    allocate,
+    borrow,
     copy_plan,
     gather,
     insert_pair,
@@ -35,7 +38,6 @@ from shoal.tasks.rides.routing.schedule import (
     read_plan,
     time_route,
     travel_of,
-    workspace,
     write_plan,
 )
 from shoal.tasks.rides.routing.settings import Effort, search_settings
@@ -45,30 +47,30 @@ from shoal.vector.threads import Pool
 if TYPE_CHECKING:
     from shoal.tasks.rides.bookings import Bookings
     from shoal.tasks.rides.env import RidesVectorEnv
+    from shoal.tasks.rides.options import RidesOptions
     from shoal.tasks.rides.policies import Policy
 
 Array = np.ndarray[Any, Any]
 ITERATIONS = 4000  # of the joint search, from each start
-EFFORT = Effort(heat=0.5, margin=0.85, strings=3, longest=4)
+EFFORT = Effort(heat=0.2, margin=0.85, strings=3, longest=4)
+STARTS = 4  # days of offers that the search starts from: see `book_starts`
 _SEARCH = np.uint64(0xA0761D6478BD642F)  # sets the draws of the search apart from the oracle's
 _KEPT_DAYS = 100_000
 
 
 def hindsight(iterations: int = ITERATIONS) -> Policy:
-    """Knows all requests and answers of the day. Plans a day when it first meets it."""
+    """Knows all requests and answers of the day. Plans a day when it first meets it: 0.15 s of CPU time each."""
     if iterations < 0:
         raise ValueError(f"expected 0 or more iterations, got {iterations}")
-    planned: dict[Any, Array] = {}
+    planned: dict[tuple[RidesOptions, bytes], Array] = {}
 
     def choose(env: RidesVectorEnv, obs: dict[str, Array]) -> Array:
         bookings = env.bookings
-        names = [(env.options, env.stream, int(key)) for key in bookings.key]
-        unknown = np.array([name not in planned for name in names])
-        if unknown.any():
+        names = [(env.options, _name(bookings, row)) for row in range(bookings.num_days)]
+        if any(name not in planned for name in names):
             if len(planned) > _KEPT_DAYS:
                 planned.clear()
-                unknown[:] = True
-            rows = np.flatnonzero(unknown)
+            rows = np.array([row for row, name in enumerate(names) if name not in planned])
             for row, offers in zip(rows, best_offers(bookings, rows, env.options.iterations, iterations), strict=True):
                 planned[names[row]] = offers
         at = np.minimum(bookings.t, bookings.customers - 1)
@@ -77,18 +79,31 @@ def hindsight(iterations: int = ITERATIONS) -> Policy:
     return choose
 
 
+def _name(bookings: Bookings, row: int) -> bytes:
+    """Names a day by all that its plan depends on; two days loaded from files may share a seed."""
+    parts = (bookings.key[row], bookings.requests[row], bookings.rider[row], bookings.purpose[row], bookings.mood[row])
+    return hashlib.blake2b(b"".join(part.tobytes() for part in parts), digest_size=16).digest()
+
+
 def best_offers(bookings: Bookings, rows: Array, oracle_iterations: int, iterations: int = ITERATIONS) -> Array:
-    """Offers int8[n, C] for the days in these rows, from full knowledge; every one of them would be accepted."""
-    starts = _book_starts(bookings, rows, oracle_iterations)
-    loss_min = [_loss_min(starts)]  # before the search plans the days anew
-    found, _ = search(starts, iterations)
-    ends = _days_again(bookings, np.repeat(rows, STARTS))
-    for t in range(ends.customers):
-        ends.put(found[:, t].astype(np.int64), np.ones(ends.num_days, np.bool_), oracle_iterations)
-    loss_min.append(_loss_min(ends))
-    losses = np.stack(loss_min, 1).reshape(len(rows), 2 * STARTS)
-    offers = np.stack([starts.offer, ends.offer], 1).reshape(len(rows), 2 * STARTS, -1)
-    return np.asarray(offers[np.arange(len(rows)), losses.argmin(1)])
+    """Offers int8[n, C] for the days in these rows, from full knowledge; every one of them would be accepted.
+
+    Of what the search found from each start the best is kept, by its own routes and by those of the oracle that books
+    request by request; unless that oracle does better still with one of the starts.
+    """
+    starts = book_starts(bookings, rows, oracle_iterations)
+    start_min, start_offers = loss_min(starts), starts.offer.copy()  # before the search plans the days anew
+    found, found_s = search(starts, iterations)
+    again = _days_again(bookings, np.repeat(rows, STARTS))
+    for t in range(again.customers):
+        again.put(found[:, t].astype(np.int64), np.ones(again.num_days, np.bool_), oracle_iterations)
+    found_min = loss_min(again)
+
+    each = np.arange(len(rows))
+    best = (found_min + found_s / 60).reshape(-1, STARTS).argmin(1) + STARTS * each
+    best_start = start_min.reshape(-1, STARTS).argmin(1) + STARTS * each
+    use_start = start_min[best_start] < found_min[best]
+    return np.asarray(np.where(use_start[:, None], start_offers[best_start], found[best]))
 
 
 def answers_known(bookings: Bookings) -> Array:
@@ -99,11 +114,12 @@ def answers_known(bookings: Bookings) -> Array:
     return np.asarray(accepts)
 
 
-STARTS = 4
+def book_starts(bookings: Bookings, rows: Array, oracle_iterations: int) -> Bookings:
+    """Every day booked to its end in four ways, in neighbouring rows, with accepted offers only.
 
-
-def _book_starts(bookings: Bookings, rows: Array, oracle_iterations: int) -> Bookings:
-    """Every day booked to its end in four ways, in neighbouring rows; only offers that are accepted are made."""
+    No offers; the widest that each rider accepts; the widest among those with P of at least 0.7 (what max change gets);
+    the largest saving at once (what informed greedy gets).
+    """
     from shoal.tasks.rides.observe import make_menu
 
     days = _days_again(bookings, np.repeat(rows, STARTS))
@@ -135,7 +151,7 @@ def _days_again(bookings: Bookings, rows: Array) -> Bookings:
     return days
 
 
-def _loss_min(days: Bookings) -> Array:
+def loss_min(days: Bookings) -> Array:
     """float64[N]: route minutes and the price of the minutes agreed to."""
     patience, _ = days.world.options.burden_rates
     return np.asarray(days.cost_s() / 60 + patience * days.agreed_min().sum(1))
@@ -161,9 +177,10 @@ def search(days: Bookings, iterations: int = ITERATIONS) -> tuple[Array, Array]:
         search_settings(problem.travel_s, EFFORT),
         *(offers, plans.served, plans.stops, plans.lengths, plans.cost_s, loss_s),
     )
+    machine_code = compiled(search_range, (*arguments, 0, days.num_days))
     pool = Pool(days.num_days, min(days.oracle.threads, days.num_days))
     try:
-        pool.run(kernel(search_range), arguments)
+        pool.run(machine_code, arguments)
     finally:
         pool.close()
     plans.penalty_s[:] = np.where(plans.served, 0, turned_away_s(problem, days.requests)).sum(1)
@@ -245,22 +262,22 @@ def search_range(
 ) -> Any:
     """Ruin-and-recreate over routes and offers, for the days low <= n < high; threshold falling from `heat` to 0."""
     known = requests.shape[1]
-    day, plans, where, notes = workspace(known, lengths.shape[1], limits)
+    memory = allocate(known, lengths.shape[1])
+    day, plans, where, notes = borrow(memory, limits)
     current, candidate, best = plans
     removed, touched = notes[0], notes[1]
     heat, margin, strings, longest = settings
-    offered = np.empty((known, NUM_OFFERS, 4), np.int32)
-    extras = np.empty(NUM_OFFERS, np.int64)
-    trial, kept = np.empty(known, np.int64), np.empty(known, np.int64)
+    own = (np.empty((known, NUM_OFFERS, 4), np.int32), np.empty((3, known), np.int64), np.empty(NUM_OFFERS, np.int64))
+    offered, extras = BARE(own[0]), BARE(own[2])
+    now, trial, kept = BARE(own[1])[0], BARE(own[1])[1], BARE(own[1])[2]
     rng = np.zeros(1, RNG)[0]
     for n in range(low, high):
         begin(rng, keys[n], np.uint64(0))
         gather(travel_s, limits, requests[n], known, day)
-        now = offers[n]
         for r in range(known):
+            now[r] = trial[r] = kept[r] = offers[n, r]
             offer_windows(requests[n, r], earlier_s, later_s, widen, offered[r])
             open_to(day, r, offered[r], now[r])
-            trial[r] = kept[r] = now[r]
         read_plan(day, current, stops[n], lengths[n])
         copy_plan(current, candidate)
         copy_plan(current, best)
@@ -313,5 +330,5 @@ def search_range(
         loss_s[n] = loss_of(best, where, now, burden_s, away_s[n])
         cost_s[n] = write_plan(best, stops[n], lengths[n])
         for r in range(known):
-            served[n, r] = where[r] >= 0
-    return 0
+            offers[n, r], served[n, r] = now[r], where[r] >= 0
+    return len(memory) + len(own)  # so that they live to here: see `borrow`

@@ -19,7 +19,7 @@ from shoal.tasks.rides.observe import CONTEXT, OFFER_COLUMN, OFFERS
 from shoal.tasks.rides.routing.problem import NO_CHANGE, NUM_OFFERS
 
 Array = np.ndarray[Any, Any]
-SHIPPED = Path(__file__).with_name("lookahead.npz")
+_HERE = Path(__file__).parent
 # An accepted offer's worth does not depend on how likely it was to be accepted.
 _OFFER_INPUTS = [OFFER_COLUMN[name] for name in ("earlier", "later", "feasible", "saving")]
 _CONTEXT_INPUTS = [index for index, name in enumerate(CONTEXT) if not name.startswith("p_")]
@@ -67,14 +67,14 @@ class Lookahead:
             )
 
     @staticmethod
-    def shipped() -> Lookahead:
-        """The weights that come with shoal."""
-        return _shipped()
+    def shipped(prices: str) -> Lookahead:
+        """The weights that come with shoal, for observations with insertion or pooled prices."""
+        return _shipped(prices)
 
 
 @functools.cache
-def _shipped() -> Lookahead:
-    return Lookahead.load(SHIPPED)
+def _shipped(prices: str) -> Lookahead:
+    return Lookahead.load(_HERE / f"lookahead_{prices}.npz")
 
 
 def input_names() -> Sequence[str]:

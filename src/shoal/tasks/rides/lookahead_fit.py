@@ -35,46 +35,56 @@ class Branches:
     gain_min: Array  # float64[D, K]: net gain of the rest of the day against no offer, without this offer's own burden
 
 
-def generous(env: RidesVectorEnv, threshold: Array) -> Array:
-    """The most minutes with P(accept) at or above a threshold [N], int64[N]; it asks alike in every branch."""
-    minutes = np.where(env.menu.p_accept >= threshold[:, None], OFFER_MIN, -1)
+def generous(p_accept: Array, threshold: Array) -> Array:
+    """The most minutes with P(accept) [N, 16] at or above a threshold [N], int64[N]; it asks alike in every branch."""
+    minutes = np.where(p_accept >= threshold[:, None], OFFER_MIN, -1)
     minutes[:, NO_CHANGE] = np.maximum(minutes[:, NO_CHANGE], 0)
     return np.asarray(minutes.argmax(1))
 
 
 def collect_branches(
-    env: RidesVectorEnv, *, seed: int, batch: int, offers: int = 3, polish: int = 200, follow: bool = False
+    env: RidesVectorEnv,
+    *,
+    seed: int,
+    batch: int,
+    offers: int = 3,
+    polish: int = 200,
+    follow: bool = False,
+    prices: str | None = None,
 ) -> Branches:
     """One batch of days of a training environment, which is reset here; each day is branched once.
 
-    `follow`: the days are booked by the environment's lookahead instead of the generous policy.
+    `follow`: the days are booked by the environment's lookahead instead of the generous policy. `prices`: those that the
+    observation at the branch shows, if others than the days are booked with.
     """
     rng = np.random.default_rng(sequence(seed, Stream.TRAIN, 0x10AD, batch))
-    n, customers = env.num_envs, env.options.customers
+    n, customers, iterations = env.num_envs, env.options.customers, env.options.iterations
     patience, refusal = env.options.burden_rates
     # How generous a day is differs from day to day, so that the fit sees narrow and wide ones.
     threshold = rng.choice([0.5, 0.7, 0.9, 2.0], n, p=[0.35, 0.35, 0.15, 0.15])
 
-    def choose(obs: dict[str, Array]) -> Array:
+    def choose() -> Array:
         if follow:
-            return np.asarray(obs["offers"][:, :, OFFER_COLUMN["lookahead"]].argmax(1))
-        return generous(env, threshold)
+            return np.asarray(env.look()["offers"][:, :, OFFER_COLUMN["lookahead"]].argmax(1))
+        days = env.bookings
+        return generous(env.world.true_probability(days.now(days.rider), days.now(days.purpose)), threshold)
 
-    obs, _ = env.reset(seed=int(rng.integers(2**31)))
+    env.reset(seed=int(rng.integers(2**31)))
+    start = env.bookings
     # All days branch at the same request: the batch stays in step, and requests are drawn evenly over batches.
     at = int(rng.integers(customers))
     for _ in range(at):
-        obs, *_ = env.step(choose(obs))
+        start.book(choose(), iterations)
+    obs = env.look(prices)
     others = np.delete(np.arange(NUM_OFFERS), NO_CHANGE)
     tried = np.stack([rng.permutation(others)[:offers] for _ in range(n)])
-    start = env.bookings
     net_min = np.empty((n, offers + 1))
     for branch in range(offers + 1):
         env.bookings = bookings = start.copy(with_base=False)
         first = np.full(n, NO_CHANGE) if branch == offers else tried[:, branch]
-        bookings.put(first, np.ones(n, np.bool_), env.options.iterations)
+        bookings.put(first, np.ones(n, np.bool_), iterations)
         for _ in range(at + 1, customers):
-            bookings.book(choose(env.look()), env.options.iterations)
+            bookings.book(choose(), iterations)
         env.oracle.polish(bookings.plans, mix(bookings.key), polish)
         later = slice(at + 1, customers)
         burden = patience * bookings.agreed_min()[:, later].sum(1) + refusal * bookings.refused()[:, later].sum(1)
@@ -149,7 +159,7 @@ def _fit(
         return (predict({name: tensor[rows] for name, tensor in tensors.items()}) - target[rows]).square().mean()
 
     model.to(device)
-    size, best, kept = 1024, float("inf"), {}
+    size, best, kept = 128, float("inf"), {}  # days, so three times as many targets
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         optimiser = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=1e-2)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from shoal.tasks.rides.observe import ACCEPTED, CONTEXT, MINUTES, OFFER_COLUMN, OFFERS
 from shoal.vector.layout import Layout
 
-TAUGHT = Path(__file__).with_name("taught.npz")
+_HERE = Path(__file__).parent
 _P_ACCEPT, _IS_CHANGE = OFFER_COLUMN["p_accept"], OFFER_COLUMN["is_change"]
 _BEST = [OFFER_COLUMN["myopic"], OFFER_COLUMN["lookahead"]]
 
@@ -118,10 +118,11 @@ def make_network(
     *,
     start: str = "none",
     start_temperature: float = 1.0,
+    prices: str = "insertion",
 ) -> RidesNetwork:
     """The network for a run's settings (a `shoal.config.PPOConfig`), as wide as the first of its `hidden`."""
     width = config.hidden[0] if config.hidden else 32
     network = RidesNetwork(observation_space, width=width, start=start, temperature=start_temperature)
     if start == "taught":
-        network.learn_from(TAUGHT)
+        network.learn_from(_HERE / f"taught_{prices}.npz")
     return network

@@ -38,7 +38,7 @@ FUTURES = 24
 # at equal cost: with fewer the savings are overstated, with more there is time for too few futures.
 BUILD_ITERATIONS = 2
 PRICE_ITERATIONS = 30
-TRUST = 0.9  # slope of what offers saved in the end on what the futures promised, on the same branches
+TRUST = 0.9  # about the slope of what offers saved in the end on what futures promised, on the same branches
 POOL_DAYS = 2048
 GENEROUS = 0.7  # P(accept) from which a future's rider is asked
 _MOST_ROWS = 4096  # days planned at once: 10 kB each
@@ -49,7 +49,7 @@ _POOL = 0xF07  # spawn key of the days that futures are taken from
 def rollout(
     futures: int = FUTURES, build: int = BUILD_ITERATIONS, price: int = PRICE_ITERATIONS, trust: float = TRUST
 ) -> Policy:
-    """The largest expected net gain over sampled futures. Slow: about a second of CPU time a day."""
+    """The largest expected net gain over sampled futures. Slow: half a second of CPU time a day."""
     if futures < 1 or build < 0 or price < 0:
         raise ValueError(f"expected at least 1 future and 0 iterations, got {futures} futures, {build} and {price}")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.tasks.rides.routing.schedule import CAPACITY, CLOSE, EARLIEST, LATEST, LOAD, NODE, OPEN, SIZE
+from shoal.tasks.rides.routing.schedule import CAPACITY, CLOSE, OPEN, SIZE
 
 NOWHERE = np.int64(1 << 60)  # of an insertion: larger than any cost; never leaves a kernel
 
@@ -24,7 +24,7 @@ def best_in_route(day: Any, plan: Any, v: Any, r: Any, below: Any) -> Any:
     """
     travel, windows, limits = day
     route = plan[0][v]
-    n = plan[1][v]
+    n = np.int64(plan[1][v])
     p, d = 2 * r, 2 * r + 1
     open_p, close_p = np.int64(windows[p, OPEN]), np.int64(windows[p, CLOSE])
     open_d, close_d = np.int64(windows[d, OPEN]), np.int64(windows[d, CLOSE])
@@ -33,38 +33,44 @@ def best_in_route(day: Any, plan: Any, v: Any, r: Any, below: Any) -> Any:
     best: Any = np.int64(below)
     best_i: Any = -1
     best_j: Any = -1
-    for k in range(np.int64(n) + 1):
-        a, b = route[k, NODE], route[k + 1, NODE]
-        to_p, from_p, leg = np.int64(travel[a, p]), np.int64(travel[p, b]), np.int64(travel[a, b])
-        now = route[k, EARLIEST] + to_p
+    start = 0
+    while start < n and route[start + 1].latest < open_p:
+        start += 1
+    for k in range(start, n + 1):
+        stop, after = route[k], route[k + 1]
+        if stop.earliest > close_p:
+            break
+        to_p, from_p = np.int64(travel[stop.node, p]), np.int64(travel[p, after.node])
+        now = stop.earliest + to_p
         if now > close_p:
             break
         now = max(now, open_p)
-        detour = to_p + from_p - leg
-        if now + from_p > route[k + 1, LATEST] or detour >= best or route[k, LOAD] > room:
+        detour = to_p + from_p - stop.leg
+        if now + from_p > after.latest or detour >= best or stop.load > room:
             continue
         arrive = now + direct
         if arrive > close_d:
             continue
-        to_next = np.int64(travel[d, b])
-        extra = to_p + direct + to_next - leg
-        if extra < best and max(arrive, open_d) + to_next <= route[k + 1, LATEST]:
+        to_next = np.int64(travel[d, after.node])
+        extra = to_p + direct + to_next - stop.leg
+        if extra < best and max(arrive, open_d) + to_next <= after.latest:
             best, best_i, best_j = extra, k, k
         now += from_p
         for m in range(k + 1, n + 1):
-            a, b = route[m, NODE], route[m + 1, NODE]
-            now = max(now, np.int64(windows[a, OPEN]))
-            if route[m, LOAD] > room:
+            stop, after = route[m], route[m + 1]
+            now = max(now, np.int64(stop.open))
+            if stop.load > room:
                 break
-            arrive = now + travel[a, d]
+            to_d = np.int64(travel[stop.node, d])
+            arrive = now + to_d
             if arrive > close_d:
                 break
-            to_next, leg = np.int64(travel[d, b]), np.int64(travel[a, b])
-            extra = detour + travel[a, d] + to_next - leg
-            if extra < best and max(arrive, open_d) + to_next <= route[m + 1, LATEST]:
+            to_next = np.int64(travel[d, after.node])
+            extra = detour + to_d + to_next - stop.leg
+            if extra < best and max(arrive, open_d) + to_next <= after.latest:
                 best, best_i, best_j = extra, k, m
-            now += leg
-            if now > route[m + 1, LATEST]:
+            now += stop.leg
+            if now > after.latest:
                 break
     return best, best_i, best_j
 

@@ -17,13 +17,11 @@ from shoal.tasks.rides.routing.schedule import (
     CLOSE,
     CLOSE_S,
     DEPOT_ZONE,
-    EARLIEST,
-    LATEST,
-    LOAD,
-    NODE,
     OPEN,
     OPEN_S,
     SIZE,
+    allocate,
+    borrow,
     put_windows,
     read_plan,
 )
@@ -46,41 +44,46 @@ def offers_in_route(day: Any, plan: Any, v: Any, r: Any, windows: Any, first: An
     """
     travel, own, limits = day
     route = plan[0][v]
-    n = plan[1][v]
+    n = np.int64(plan[1][v])
     p, d = 2 * r, 2 * r + 1
     room = limits[CAPACITY] - own[p, SIZE]
     direct = np.int64(travel[p, d])
-    open_p, last_p, last_d = windows[first, 0], windows[first + 3, 1], windows[first + 3, 3]
-    for k in range(n + 1):
-        a, b = route[k, NODE], route[k + 1, NODE]
-        to_p, from_p, leg = np.int64(travel[a, p]), np.int64(travel[p, b]), np.int64(travel[a, b])
-        reach_p = route[k, EARLIEST] + to_p
+    open_p, last_p, last_d = np.int64(windows[first, 0]), windows[first + 3, 1], windows[first + 3, 3]
+    start = 0
+    while start < n and route[start + 1].latest < open_p:
+        start += 1
+    for k in range(start, n + 1):
+        stop, after = route[k], route[k + 1]
+        to_p, from_p = np.int64(travel[stop.node, p]), np.int64(travel[p, after.node])
+        reach_p = stop.earliest + to_p
         if reach_p > last_p:
             break
-        now = max(reach_p, np.int64(open_p))
-        detour = to_p + from_p - leg
+        now = max(reach_p, open_p)
+        detour = to_p + from_p - stop.leg
         worst = max(max(extras[first], extras[first + 1]), max(extras[first + 2], extras[first + 3]))
-        if now + from_p > route[k + 1, LATEST] or detour >= worst or route[k, LOAD] > room:
+        if now + from_p > after.latest or detour >= worst or stop.load > room:
             continue
         arrive = now + direct
         if arrive > last_d:
             continue
-        to_next = np.int64(travel[d, b])
-        _lower(windows, first, extras, reach_p, arrive, to_p + direct + to_next - leg, route[k + 1, LATEST] - to_next)
+        to_next = np.int64(travel[d, after.node])
+        extra = to_p + direct + to_next - stop.leg
+        _lower(windows, first, extras, reach_p, arrive, extra, after.latest - to_next)
         now += from_p
         for m in range(k + 1, n + 1):
-            a, b = route[m, NODE], route[m + 1, NODE]
-            now = max(now, np.int64(own[a, OPEN]))
-            if route[m, LOAD] > room:
+            stop, after = route[m], route[m + 1]
+            now = max(now, np.int64(stop.open))
+            if stop.load > room:
                 break
-            arrive = now + travel[a, d]
+            to_d = np.int64(travel[stop.node, d])
+            arrive = now + to_d
             if arrive > last_d:
                 break
-            to_next, leg = np.int64(travel[d, b]), np.int64(travel[a, b])
-            extra = detour + travel[a, d] + to_next - leg
-            _lower(windows, first, extras, reach_p, arrive, extra, route[m + 1, LATEST] - to_next)
-            now += leg
-            if now > route[m + 1, LATEST]:
+            to_next = np.int64(travel[d, after.node])
+            extra = detour + to_d + to_next - stop.leg
+            _lower(windows, first, extras, reach_p, arrive, extra, after.latest - to_next)
+            now += stop.leg
+            if now > after.latest:
                 break
 
 
@@ -142,15 +145,11 @@ def menu_range(
     high: Any,
 ) -> Any:
     """Insertion prices of new[n] under every offer, for the days low <= n < high."""
-    max_requests, vehicles = requests.shape[1], lengths.shape[1]
-    size = 2 * max_requests + 3
-    day = (np.empty((size, size), np.int32), np.empty((size, 3), np.int32), limits)
-    plan = (
-        np.empty((vehicles, size + 1, 4), np.int32),
-        np.empty(vehicles, np.int32),
-        np.empty(vehicles, np.int64),
-    )
-    known = np.empty(max_requests + 1, requests.dtype)  # the new request may be one more than a day can keep
+    max_requests = requests.shape[1]
+    memory = allocate(max_requests + 1, lengths.shape[1])  # the new request may be one more than a day can keep
+    day, plans, _, _ = borrow(memory, limits)
+    plan = plans[0]
+    known = np.empty(max_requests + 1, requests.dtype)
     windows = np.empty((16, 4), np.int32)
     extras = np.empty(16, np.int64)
     for n in range(low, high):
@@ -168,7 +167,7 @@ def menu_range(
             found = extras[offer] < NOWHERE
             extra_s[n, offer] = extras[offer] if found else 0
             status[n, offer] = Status.OK if found else Status.UNKNOWN
-    return 0
+    return len(memory)  # so that it lives to here: see `borrow`
 
 
 def price_offers(day: Any, plan: Any, r: Any, windows: Any, widen: Any, extras: Any) -> None:

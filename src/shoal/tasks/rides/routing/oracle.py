@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.tasks.rides.routing.machine import kernel
+from shoal.tasks.rides.routing.machine import compiled
 from shoal.tasks.rides.routing.plans import Plans
 from shoal.tasks.rides.routing.problem import (
     EFFECTS,
@@ -62,7 +62,7 @@ class RoutingOracle:
         if threads < 1:
             raise ValueError(f"expected at least 1 thread, got {threads}")
         self.problem, self.threads = problem, threads
-        self._travel_s = np.ascontiguousarray(problem.travel_s)
+        self._travel_s = _plain(problem.travel_s, np.int32)
         self._limits = np.array([problem.depot, problem.open_s, problem.close_s, problem.capacity], np.int64)
         self._quick, self._thorough = (search_settings(self._travel_s, effort) for effort in (QUICK, THOROUGH))
         self._pools: dict[int, Pool] = {}  # by number of days
@@ -88,7 +88,7 @@ class RoutingOracle:
 
         arguments = (self._travel_s, self._limits, plans.requests, plans.count, plans.stops, plans.lengths, request,
                      active, _EARLIER_S, _LATER_S, widens(effect), extra_s, status)  # fmt: skip
-        self._run(kernel(menu_range), plans.num_days, arguments)
+        self._run(menu_range, plans.num_days, arguments)
         return extra_s, status
 
     def add(
@@ -113,7 +113,7 @@ class RoutingOracle:
         arguments = (self._travel_s, self._limits, plans.requests, plans.served, plans.count, plans.stops,
                      plans.lengths, plans.cost_s, request, active, _keys(keys, plans.num_days), int(iterations),
                      self._quick, np.array(tuple(escalate), np.int64), status)  # fmt: skip
-        self._run(kernel(add_range), plans.num_days, arguments)
+        self._run(add_range, plans.num_days, arguments)
         away = status == Status.UNSERVED
         if away.any():
             plans.penalty_s[away] += turned_away_s(self.problem, request[away])
@@ -153,7 +153,7 @@ class RoutingOracle:
         arguments = (self._travel_s, self._limits, plans.requests, plans.count, plans.stops, plans.lengths, request,
                      active, _keys(keys, count), _EARLIER_S, _LATER_S, widens(effect), int(bases), int(iterations),
                      self._quick, menu.cost_s, menu.status, menu.stops, menu.lengths)  # fmt: skip
-        self._run(kernel(pooled_range), count, arguments)
+        self._run(pooled_range, count, arguments)
         return menu
 
     def adopt_pooled(
@@ -188,20 +188,21 @@ class RoutingOracle:
 
         arguments = (self._travel_s, self._limits, plans.requests, plans.count, plans.stops, plans.lengths,
                      plans.cost_s, active, _keys(keys, plans.num_days), int(iterations), self._thorough)  # fmt: skip
-        self._run(kernel(polish_range), plans.num_days, arguments)
+        self._run(polish_range, plans.num_days, arguments)
 
     def _run(self, function: Any, num_days: int, arguments: tuple[Any, ...]) -> None:
+        machine_code = compiled(function, (*arguments, 0, num_days))
         if self.threads == 1:
-            function(*arguments, 0, num_days)
+            machine_code(*arguments, 0, num_days)
             return
         if num_days not in self._pools:
             self._pools[num_days] = Pool(num_days, min(self.threads, num_days))
-        self._pools[num_days].run(function, arguments)
+        self._pools[num_days].run(machine_code, arguments)
 
     def _active(self, plans: Plans, active: Array | None) -> Array:
         if plans.problem.vehicles != self.problem.vehicles:
             raise ValueError(f"expected plans for {self.problem.vehicles} vehicles, got {plans.problem.vehicles}")
-        active = np.ones(plans.num_days, np.bool_) if active is None else np.asarray(active, np.bool_)
+        active = np.ones(plans.num_days, np.bool_) if active is None else _plain(active, np.bool_)
         if active.shape != (plans.num_days,):
             raise ValueError(f"expected active as bool[{plans.num_days}], got shape {list(active.shape)}")
         return active
@@ -226,7 +227,7 @@ class RoutingOracle:
                 f"day {int(np.argmax(full))} is full: it has {plans.max_requests} requests; "
                 "make Plans with more max_requests"
             )
-        return np.ascontiguousarray(request), active
+        return _plain(request, REQUEST), active
 
 
 def widens(effect: str) -> bool:
@@ -236,8 +237,13 @@ def widens(effect: str) -> bool:
     return effect == "widen"
 
 
+def _plain(array: Any, dtype: Any) -> Array:
+    """Contiguous and writable: for anything else the kernels would have to be compiled again."""
+    return np.require(array, dtype, ["C", "W"])
+
+
 def _keys(keys: Array, count: int) -> Array:
-    keys = np.ascontiguousarray(keys, np.uint64)
+    keys = _plain(keys, np.uint64)
     if keys.shape != (count,):
         raise ValueError(f"expected keys as uint64[{count}], got shape {list(keys.shape)}")
     return keys

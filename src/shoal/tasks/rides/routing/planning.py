@@ -10,7 +10,7 @@ from shoal.tasks.rides.routing.insertion import NOWHERE, best_place
 from shoal.tasks.rides.routing.problem import Status
 from shoal.tasks.rides.routing.rescue import alone_fits, bank_space, rescue
 from shoal.tasks.rides.routing.ruin import improve
-from shoal.tasks.rides.routing.schedule import gather, insert_pair, note_plan, read_plan, workspace, write_plan
+from shoal.tasks.rides.routing.schedule import allocate, borrow, gather, insert_pair, note_plan, read_plan, write_plan
 from shoal.vector.rng import RNG, begin
 
 
@@ -34,7 +34,8 @@ def add_range(
     high: Any,
 ) -> Any:
     """Give new[n] a place and improve the routes around it, for the days low <= n < high."""
-    day, plans, where, notes = workspace(requests.shape[1], lengths.shape[1], limits)
+    memory = allocate(requests.shape[1], lengths.shape[1])
+    day, plans, where, notes = borrow(memory, limits)
     banks = bank_space(requests.shape[1])
     rng = np.zeros(1, RNG)[0]
     for n in range(low, high):
@@ -66,7 +67,7 @@ def add_range(
         status[n], served[n, r] = Status.OK, True
         improve(day, plans, where, r + 1, r, iterations, settings, notes, rng)
         cost_s[n] = write_plan(plans[0], stops[n], lengths[n])
-    return 0
+    return len(memory)  # so that it lives to here: see `borrow`
 
 
 def polish_range(
@@ -85,7 +86,8 @@ def polish_range(
     high: Any,
 ) -> Any:
     """Improve the routes of the days low <= n < high as a whole."""
-    day, plans, where, notes = workspace(requests.shape[1], lengths.shape[1], limits)
+    memory = allocate(requests.shape[1], lengths.shape[1])
+    day, plans, where, notes = borrow(memory, limits)
     rng = np.zeros(1, RNG)[0]
     for n in range(low, high):
         if not active[n] or cost_s[n] == 0:
@@ -96,4 +98,4 @@ def polish_range(
         note_plan(plans[0], where)
         improve(day, plans, where, np.int64(count[n]), -1, iterations, settings, notes, rng)
         cost_s[n] = write_plan(plans[0], stops[n], lengths[n])
-    return 0
+    return len(memory)  # so that it lives to here: see `borrow`

@@ -18,17 +18,15 @@ from shoal.tasks.rides.routing.rescue import alone_fits, bank_space, rescue
 from shoal.tasks.rides.routing.ruin import attempt, keep, undo
 from shoal.tasks.rides.routing.schedule import (
     CLOSE,
-    EARLIEST,
-    LATEST,
-    NODE,
     OPEN,
+    allocate,
+    borrow,
     copy_plan,
     gather,
     insert_pair,
     note_plan,
     read_plan,
     travel_of,
-    workspace,
     write_plan,
 )
 from shoal.vector.rng import RNG, begin, below
@@ -50,17 +48,17 @@ def test_offers(day: Any, plan: Any, v: Any, r: Any, windows: Any, price: Any, f
     travel, own, _ = day
     route = plan[0][v]
     i = 1
-    while route[i, NODE] != 2 * r:
+    while route[i].node != 2 * r:
         i += 1
-    reach_p = np.int64(route[i - 1, EARLIEST]) + travel[route[i - 1, NODE], 2 * r]
+    reach_p = np.int64(route[i - 1].earliest) + travel[route[i - 1].node, 2 * r]
     for group in range(4):
         first = 4 * group
         for offer in range(first, first + 4):
             fits[offer] = False
         now = max(reach_p, np.int64(windows[first, 0]))  # the offers of a group share the pickup's opening
         k, at, in_time = i + 1, np.int64(2 * r), reach_p <= windows[first + 3, 1]
-        while in_time and route[k, NODE] != 2 * r + 1:
-            node = np.int64(route[k, NODE])
+        while in_time and route[k].node != 2 * r + 1:
+            node = np.int64(route[k].node)
             now = max(now + travel[at, node], np.int64(own[node, OPEN]))
             in_time = now <= own[node, CLOSE]
             at = node
@@ -68,7 +66,7 @@ def test_offers(day: Any, plan: Any, v: Any, r: Any, windows: Any, price: Any, f
         if not in_time:
             continue
         reach_d = now + travel[at, 2 * r + 1]
-        leave_by = np.int64(route[k + 1, LATEST]) - travel[2 * r + 1, route[k + 1, NODE]]
+        leave_by = np.int64(route[k + 1].latest) - travel[2 * r + 1, route[k + 1].node]
         for offer in range(first, first + 4):
             fits[offer] = (
                 reach_p <= windows[offer, 1]
@@ -118,7 +116,8 @@ def pooled_range(
 ) -> Any:
     """Pooled prices of new[n] under every offer, for the days low <= n < high."""
     max_requests, vehicles = requests.shape[1], lengths.shape[1]
-    day, plans, where, notes = workspace(max_requests, vehicles, limits)
+    memory = allocate(max_requests, vehicles)
+    day, plans, where, notes = borrow(memory, limits)
     current, candidate, _ = plans
     touched = notes[1]
     banks = bank_space(max_requests)
@@ -162,13 +161,13 @@ def pooled_range(
             total = travel_of(current)
             note_offers(day, current, where[r], r, windows, total, fits, prices, pool_stops[n], pool_lengths[n])
             for step in range(iterations):
-                complete, price = attempt(day, candidate, where, r + 1, r, total, settings, notes, rng)
+                price = attempt(day, candidate, where, r + 1, r, total, settings, notes, rng)
                 slack = below(rng, 1 + settings[0] * (iterations - step) // iterations)
-                if complete:
+                if price < NOWHERE:
                     note_offers(
                         day, candidate, where[r], r, windows, price, fits, prices, pool_stops[n], pool_lengths[n]
                     )
-                if complete and price <= total + slack:
+                if price <= total + slack:
                     total = price
                     keep(current, candidate, touched)
                 else:
@@ -177,4 +176,4 @@ def pooled_range(
             found = prices[offer] < NOWHERE
             cost_s[n, offer] = prices[offer] if found else 0
             status[n, offer] = Status.OK if found else Status.UNKNOWN
-    return 0
+    return len(memory)  # so that it lives to here: see `borrow`

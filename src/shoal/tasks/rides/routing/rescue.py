@@ -47,7 +47,7 @@ def bank_space(max_requests: Any) -> Any:
 
 def recreate_some(day: Any, plan: Any, where: Any, count: Any, bank: Any, absent: Any, notes: Any, rng: Any) -> Any:
     """Put `count` removed requests back; who finds no place goes to the bank: (how many, their absences)."""
-    removed, touched, _, _, _ = notes
+    removed, touched = notes[0], notes[1]
     banked, absences = 0, 0
     for k in range(count):
         pick = k + below(rng, count - k)

@@ -16,8 +16,8 @@ class Effort(NamedTuple):
     longest: int  # requests that it takes out of each, at most
 
 
-QUICK = Effort(0.05, 0.85, 3, 4)
-THOROUGH = Effort(0.5, 0.85, 3, 12)
+QUICK = Effort(0.05, 2.0, 3, 4)
+THOROUGH = Effort(0.5, 2.0, 3, 12)
 
 
 def search_settings(travel_s: np.ndarray[Any, Any], effort: Effort) -> tuple[int, int, int, int]:

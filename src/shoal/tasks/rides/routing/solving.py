@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from shoal.tasks.rides.routing.machine import kernel
+from shoal.tasks.rides.routing.machine import compiled
 from shoal.tasks.rides.routing.plans import Plans
 from shoal.tasks.rides.routing.problem import REQUEST, Problem
 from shoal.tasks.rides.routing.rescue import bank_space, recreate_some, rescue
 from shoal.tasks.rides.routing.ruin import improve
-from shoal.tasks.rides.routing.schedule import gather, note_plan, read_plan, workspace, write_plan
+from shoal.tasks.rides.routing.schedule import allocate, borrow, gather, note_plan, read_plan, write_plan
 from shoal.tasks.rides.routing.settings import THOROUGH, search_settings
 from shoal.vector.layout import Array
 from shoal.vector.rng import RNG, begin
@@ -48,14 +48,16 @@ def solve(
     zones = np.unique(np.concatenate([requests["pickup"], requests["dropoff"], [problem.depot]]))
     settings = search_settings(problem.travel_s[np.ix_(zones, zones)], THOROUGH)
     limits = np.array([problem.depot, problem.open_s, problem.close_s, problem.capacity], np.int64)
-    work, rounds, done = kernel(solve_rounds), 0, 0
-    travel_s = np.ascontiguousarray(problem.travel_s)
+    travel_s = np.require(problem.travel_s, np.int32, ["C", "W"])
+    rounds = done = 0
 
     def run(count: int) -> float:
         nonlocal rounds, done
+        arguments = (travel_s, limits, plans.requests[0], plans.served[0], plans.stops[0], plans.lengths[0],
+                     np.uint64(key), np.uint64(rounds), count, settings)  # fmt: skip
+        work = compiled(solve_round, arguments)
         started = time.perf_counter()
-        plans.cost_s[0] = work(travel_s, limits, plans.requests[0], plans.served[0], plans.stops[0], plans.lengths[0],
-                               np.uint64(key), np.uint64(rounds), count, settings)  # fmt: skip
+        plans.cost_s[0] = work(*arguments)
         rounds, done = rounds + 1, done + count
         return time.perf_counter() - started
 
@@ -77,7 +79,7 @@ def solve(
     return Solution(plans.routes(0), int(plans.cost_s[0]), unserved, done)
 
 
-def solve_rounds(
+def solve_round(
     travel_s: Any,
     limits: Any,
     requests: Any,
@@ -91,7 +93,8 @@ def solve_rounds(
 ) -> Any:
     """One round on one day: place those who have no place, or anneal if everybody has; travel of the routes."""
     known = requests.shape[0]
-    day, plans, where, notes = workspace(known, lengths.shape[0], limits)
+    memory = allocate(known, lengths.shape[0])
+    day, plans, where, notes = borrow(memory, limits)
     banks = bank_space(known)
     rng = np.zeros(1, RNG)[0]
     begin(rng, key, number)
@@ -112,4 +115,5 @@ def solve_rounds(
         improve(day, plans, where, known, -1, iterations, settings, notes, rng)
     for r in range(known):
         served[r] = where[r] >= 0
-    return write_plan(plans[0], stops, lengths)
+    total = write_plan(plans[0], stops, lengths)
+    return total if len(memory) > 0 else 0  # the memory lives to here: see `borrow`

@@ -1,0 +1,204 @@
+"""Bars 2 and 3 of rides, and the booking desk: steps a second, an epoch with its update, memory, milliseconds an offer.
+
+Epochs run through the Learner exactly as `shoal train rides` runs them, in a process of their own for each number of
+environments, with the update's settings for 256 environments throughout: the same work for every sample. What is
+compared between sizes is CPU time, which other programs change little; the wall clock stands beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shoal.bench.contest import CALM_SHARE, in_fresh_process
+from shoal.bench.rows import Row
+from shoal.bench.usage import machine_busy_s
+from shoal.runs.provenance import cores_usable
+
+Say = Callable[[str], None]
+NUM_ENVS, THREADS = 256, 2
+STEP_BARS = {"insertion": 3300.0, "pooled": 900.0}  # environment steps/s on two cores
+EPOCH_BAR_S, MEMORY_BAR_MB, GROWTH_BAR, OFFER_BAR_MS = 10.0, 1536.0, 1.05, 50.0
+SIZES = {1: 20, 64: 3, 256: 3, 1024: 1}  # environments: epochs measured
+OFFERS = 30
+
+
+def rows(say: Say) -> list[Row]:
+    """All of them."""
+    return [*steps(say), *epochs(say), *offers(say)]
+
+
+def steps(say: Say, num_envs: int = NUM_ENVS) -> list[Row]:
+    """Environment steps a second: random offers, both days planned, menus and observations made."""
+    found = []
+    for prices, bar in STEP_BARS.items():
+        name = f"rides environment steps, {num_envs} environments, K=30, {prices} prices, {THREADS} threads"
+        try:
+            one = in_fresh_process("shoal.bench.rides_speed:step_rates", 300.0, prices=prices, num_envs=num_envs)
+        except RuntimeError as error:  # the other rows are still worth having
+            found.append(Row(name, None, "steps/s", bar, note=f"failed: {str(error).strip().splitlines()[-1]}"))
+            continue
+        say(f"{name}: {one['wall']:,.0f} a second")
+        detail = {"rounds": one["rounds"], "per_cpu_second": one["cpu"]}
+        note = f"{one['cpu']:,.0f} a CPU-second{_busy(one['others'], '; ')}"
+        found.append(Row(name, one["wall"], "steps/s", bar, note=note, detail=detail))
+    return found
+
+
+def step_rates(prices: str, num_envs: int, rounds: int = 3) -> dict[str, Any]:
+    """In a process of its own: whole days, once unmeasured, then `rounds` times."""
+    from shoal.tasks.rides.env import RidesVectorEnv
+    from shoal.tasks.rides.options import RidesOptions
+
+    env = RidesVectorEnv(num_envs, RidesOptions(prices=prices), threads=THREADS)  # type: ignore[arg-type]
+    env.reset(seed=0)
+    actions = np.random.default_rng(0).integers(0, 16, (env.options.customers, num_envs))
+    for step in range(4):
+        env.step(actions[step])
+    turns = []
+    for _ in range(rounds):
+        clock = _Clock()
+        for row in actions:
+            env.step(row)
+        turns.append(clock.read())
+    env.close()
+    samples = actions.size
+    rates = [samples / turn["wall_s"] for turn in turns]
+    return {
+        "wall": statistics.median(rates),
+        "cpu": samples / statistics.median(turn["cpu_s"] for turn in turns),
+        "others": statistics.median(turn["others"] for turn in turns),
+        "rounds": rates,
+    }
+
+
+def epochs(say: Say, sizes: dict[int, int] = SIZES) -> list[Row]:
+    """Time and memory of an epoch of a day in every environment with its update, by number of environments."""
+    found: list[Row] = []
+    cost_ms: dict[int, float] = {}
+    for num_envs, count in sizes.items():
+        one = in_fresh_process("shoal.bench.rides_speed:epoch_times", 600.0, num_envs=num_envs, epochs=count)
+        cost_ms[num_envs] = 1000 * one["cpu_s"] / one["samples"]
+        judged = num_envs == NUM_ENVS
+        title = f"rides {num_envs:,} environment{'s' if num_envs > 1 else ''}"
+        note = f"{one['cpu_s']:.2f} s CPU{_busy(one['others'], '; ')}"
+        say(f"{title}: epoch {one['wall_s']:.2f} s ({one['cpu_s']:.2f} s CPU), {one['memory_mb']:.0f} MB")
+        detail = {"cpu_s": one["cpu_s"], "collect_s": one["collect_s"], "update": one["update"]}
+        found += [
+            Row(f"{title}: epoch of 30 steps each with its update", one["wall_s"], "s",
+                EPOCH_BAR_S if judged else None, "lower", note, detail=detail),
+            Row(f"{title}: samples, update included", one["samples"] / one["wall_s"], "samples/s"),
+            Row(f"{title}: CPU a sample, update included", cost_ms[num_envs], "ms"),
+            Row(f"{title}: resident memory, peak", one["memory_mb"], "MB", MEMORY_BAR_MB if judged else None, "lower"),
+        ]  # fmt: skip
+    grown = [cost_ms[large] / cost_ms[small] for small, large in zip(list(sizes), list(sizes)[1:], strict=False)]
+    name = f"rides CPU a sample over the next smaller size's, worst of {', '.join(f'{n:,}' for n in sizes)}"
+    return [*found, Row(name, max(grown), "x", GROWTH_BAR, "lower", detail={"ratios": grown})]
+
+
+def epoch_times(num_envs: int, epochs: int, **options: Any) -> dict[str, Any]:
+    """In a process of its own: train for some epochs after an unmeasured small one."""
+    import torch
+
+    from shoal.learn.learner import Learner
+    from shoal.learn.sizing import choose_threads
+    from shoal.tasks.presets import auto_scaled, config_for
+    from shoal.train import make_envs
+
+    seen = json.dumps({"prices": "insertion"})
+    config, _ = auto_scaled(config_for("rides", num_envs=NUM_ENVS, auto_scale=True, env_kwargs=seen, **options))
+    torch.set_num_threads(choose_threads(config.ppo))
+    turns: list[dict[str, float]] = []
+    collect_s: list[float] = []
+    for size, count in ((2, 1), (num_envs, epochs)):
+        settled = config.replace(num_envs=size)
+        envs = make_envs(settled, None, lambda text: None)
+        learner = Learner(settled, envs)
+        learner.start()
+        turns.clear()
+        collect_s.clear()
+        for _ in range(count):
+            clock = _Clock()
+            learner.update(learner.estimate(learner.collect()), 0.0)
+            turns.append(clock.read())
+            collect_s.append(learner.collect_s)
+        envs.close()
+    ppo = config.ppo
+    return {
+        "samples": num_envs * ppo.rollout_steps,
+        "wall_s": statistics.median(turn["wall_s"] for turn in turns),
+        "cpu_s": statistics.median(turn["cpu_s"] for turn in turns),
+        "others": statistics.median(turn["others"] for turn in turns),
+        "collect_s": statistics.median(collect_s),
+        "memory_mb": _peak_mb(),
+        "update": f"{ppo.policy_epochs} policy, {ppo.value_epochs} value epochs, minibatch {ppo.minibatch_size}",
+    }
+
+
+def offers(say: Say, count: int = OFFERS) -> list[Row]:
+    """What `shoal rides offer` takes once it has loaded: the last call of a full day, all of it planned anew."""
+    import torch
+
+    from shoal.tasks.rides.offer import Booked
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        negotiator = briefly_trained(folder)
+        source = negotiator.desk().world.days("held_out")
+        spent_ms = []
+        for seed in range(count + 3):
+            day = source.draw(seed)
+            last = day.customers - 1
+            began = time.process_time()
+            booked = Booked.of(day).until(last)
+            negotiator.offer(booked, day.requests[last], int(day.rider[last]), int(day.purpose[last]))
+            spent_ms.append(1000 * (time.process_time() - began))
+        negotiator.desk().close()
+    torch.set_num_threads(before)
+    spent_ms = sorted(spent_ms[3:])  # the first ones compile
+    value = spent_ms[int(0.95 * len(spent_ms))]
+    say(f"an offer: {statistics.median(spent_ms):.1f} ms, 95 of 100 within {value:.1f} ms")
+    note = "the 30th call of a day by a trained network; the 29 before it planned anew; 95th percentile"
+    detail = {"median": statistics.median(spent_ms), "longest": spent_ms[-1]}
+    return [Row("rides offer after loading, CPU", value, "ms", OFFER_BAR_MS, "lower", note, detail=detail)]
+
+
+def briefly_trained(folder: str) -> Any:
+    """The network of a run of one epoch, as the booking screen would load it."""
+    from io import StringIO
+
+    from shoal.negotiator import Negotiator
+    from shoal.train import train
+
+    result = train("rides", num_envs=2, epochs=1, env_threads=1, runs_dir=folder, stream=StringIO())
+    return Negotiator(result.run, runs_dir=folder)
+
+
+class _Clock:
+    """Wall, own CPU, and the share of the cores that other programs had meanwhile."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter(), time.process_time(), machine_busy_s()
+
+    def read(self) -> dict[str, float]:
+        wall, cpu, busy = self._began
+        wall_s, cpu_s = time.perf_counter() - wall, time.process_time() - cpu
+        others = max(machine_busy_s() - busy - cpu_s, 0.0) / (wall_s * cores_usable())
+        return {"wall_s": wall_s, "cpu_s": cpu_s, "others": others}
+
+
+def _peak_mb() -> float:
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # Linux counts in kilobytes
+
+
+def _busy(share: float, before: str) -> str:
+    return "" if share <= CALM_SHARE else f"{before}other programs had {share:.0%} of the cores: not comparable"
