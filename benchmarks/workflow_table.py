@@ -1,9 +1,9 @@
 """Can an order be kept, and at what price? 24 classes of orders x {bline, meander}, followers against training.
 
 For every class the order with Defender last stands for its five. Followers: `eager` fixes the best-ranked host that
-Blue believes compromised, whenever there is one; `thrifty` only what is worth it; `literal` is eager by the belief bits. Trainings of 1,250 episodes (25
-environments x 50, no early stop): from the clone of the thrifty follower, and from scratch. All four play the same
-2,000 held-out episodes of 100 steps, so differences are paired.
+Blue believes compromised, whenever there is one; `thrifty` only what is worth it; `literal` is eager by the belief bits
+alone. Trainings of 1,250 episodes (25 environments x 50, no early stop): from the clone of the thrifty follower, and
+from scratch. All play the same 2,000 held-out episodes of 100 steps, so differences are paired.
 
 python benchmarks/workflow_table.py [--seeds 1]     cells that are still wanting, one after another; may be killed
 """

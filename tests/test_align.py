@@ -95,6 +95,8 @@ def test_a_clone_is_made_once(clone: Path) -> None:
     assert clone_follower(clone, rounds=ROUNDS, num_envs=120) == clone
     with pytest.raises(ValueError, match="holds another clone"):
         clone_follower(clone, rounds=ROUNDS, num_envs=120, seed=1)
+    with pytest.raises(ValueError, match="temper: expected eager or thrifty"):
+        clone_follower(clone, temper="literal")
 
 
 def test_a_pull_from_weights(clone: Path, tmp_path: Path) -> None:

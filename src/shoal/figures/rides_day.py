@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shoal.figures.curves import LABEL, MUTED
-from shoal.figures.rides_map import spread
-from shoal.figures.rides_map import draw_land
+from shoal.figures.rides_map import draw_land, spread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

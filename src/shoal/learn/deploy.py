@@ -60,9 +60,7 @@ def load_policy(
     kept = folder.checkpoints
     found = checkpoint.load_latest(kept) if epoch is None else checkpoint.load(kept, epoch)
     observation_space, action_space = (space_from_data(data) for data in found.meta["spaces"])
-    agent = Agent(
-        observation_space, action_space, config.ppo, network=network, own_network=found.meta.get("network")
-    )
+    agent = Agent(observation_space, action_space, config.ppo, network=network, own_network=found.meta.get("network"))
     part = {name.split(".", 1)[0]: {} for name in found.tensors}  # type: dict[str, dict[str, Array]]
     for name, value in found.tensors.items():
         part[name.split(".", 1)[0]][name.split(".", 1)[-1]] = value

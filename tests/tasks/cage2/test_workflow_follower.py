@@ -189,6 +189,18 @@ def test_the_follower_keeps_to_its_order(red: str, temper: str) -> None:
         assert returns.mean() > (-50 if temper == "eager" else -22)
 
 
+def test_belief_bits_alone_do_not_suffice() -> None:
+    """Taken at their word they are always obeyed, and yet Meander's missed shells on user hosts break the order."""
+    _, tallies = play(USERS_FIRST, "meander", 500, temper="literal")
+    conduct = Conduct.of(tallies)
+    assert conduct.believed_compliance.mean == 1.0
+    assert conduct.compliance.mean is not None
+    assert conduct.compliance.mean < 0.97
+    better = Conduct.of(play(USERS_FIRST, "meander", 500, temper="eager")[1])
+    assert better.compliance.mean is not None
+    assert better.compliance.mean > 0.99
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("red", ["bline", "meander"])
 def test_the_follower_keeps_to_every_order(red: str) -> None:

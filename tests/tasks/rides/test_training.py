@@ -82,7 +82,7 @@ def test_policy_can_be_loaded_and_acts(tmp_path):
 
 
 def test_auto_scale_goes_through_the_two_known_settings():
-    """256 environments: 8 policy and 30 value epochs, minibatch 128, 5e-4, four times the days; every choice is told."""
+    """256 environments: 8 policy and 30 value epochs, minibatch 128, 5e-4, four times the days; all is told."""
     scaled, lines = auto_scaled(config_for("rides", num_envs=256))
     ppo = scaled.ppo
     assert (ppo.policy_epochs, ppo.value_epochs, ppo.minibatch_size, ppo.learning_rate) == (8, 30, 128, 5e-4)

@@ -16,7 +16,8 @@ from shoal.tasks.rides.scores import KINDS, summary
 Array = np.ndarray[Any, Any]
 
 ENOUGH_RUNS = 5  # trainings under one name, for a verdict
-BASELINES = (BASE, "max-change", "myopic", "myopic:pooled", "lookahead", "lookahead:pooled")  # what a trained run is shown against
+# What a trained run is shown against.
+BASELINES = (BASE, "max-change", "myopic", "myopic:pooled", "lookahead", "lookahead:pooled")
 
 # What changes in each shift test: the world, never the policy or what it learned of the riders it was trained on.
 SHIFTS: dict[str, dict[str, Any]] = {

@@ -70,6 +70,7 @@ class RidesVectorEnv(gym.vector.VectorEnv[Any, Any, Array]):
         self.oracle = RoutingOracle(self.world.problem, threads=threads)
         self.bookings = Bookings(self.world, num_envs, self.oracle)
         self.single_observation_space = observation_space(self.options.customers)
+        self._parts = list(self.single_observation_space.spaces)
         self.single_action_space = gym.spaces.Discrete(NUM_OFFERS)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
@@ -256,7 +257,7 @@ class RidesVectorEnv(gym.vector.VectorEnv[Any, Any, Array]):
         }
 
     def look(self, prices: str | None = None) -> dict[str, Array]:
-        """Price the current requests, by other prices than the options' if wanted, and write down what the agent sees."""
+        """Price the current requests (by `prices` if given, else the options') and write down what the agent sees."""
         bookings, options = self.bookings, self.options
         request = bookings.now(bookings.requests)
         if (prices or options.prices) == "pooled":
@@ -281,7 +282,7 @@ class RidesVectorEnv(gym.vector.VectorEnv[Any, Any, Array]):
             obs["bias"][:] = np.where(free[:, None], 0.0, soft_bias(self.menu.p_accept, options.kappa))
         elif options.mask == "hard":
             obs["action_mask"][:] = free[:, None] | hard_mask(self.menu.p_accept, options.threshold)
-        return {name: obs[name] for name in self.single_observation_space}
+        return {name: obs[name] for name in self._parts}
 
     def _p_accept(self) -> Array:
         bookings, knowledge = self.bookings, self.options.knowledge

@@ -1,8 +1,8 @@
 """Lookahead: what an accepted offer is worth by the end of the day, predicted by a small network.
 
-Insertion prices overstate what an offer saves now and say nothing of the room that it leaves for later requests. The
-network is fitted (`lookahead_fit.py`) on branches of simulated days: the same day goes on twice, once with
-the offer accepted and once without, and the difference of the two final costs is the target. Weights ship with the package.
+Insertion prices overstate what an offer saves now and say nothing of the room that it leaves for later requests.
+The network is fitted (`lookahead_fit.py`) on branches of simulated days: the same day goes on twice, once with the
+offer accepted and once without, and the difference of the two final costs is the target. Weights ship with the package.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Lookahead:
         """Write the weights as .npz."""
         named = {f"weight{i}": weight for i, weight in enumerate(self.weights)}
         named |= {f"bias{i}": bias for i, bias in enumerate(self.biases)}
-        np.savez(path, inputs=np.array(input_names()), **named)
+        np.savez(path, allow_pickle=False, inputs=np.array(input_names()), **named)
 
     @staticmethod
     def load(path: str | Path) -> Lookahead:

@@ -1,10 +1,10 @@
 """Fit what an accepted offer is worth on branches of simulated training days.
 
-A day is booked up to a request drawn at random. From there it goes on several times, with the same later requests, answers
-and oracle keys: once without an offer, and once for each of a few offers, taken as accepted. The net gain at the day's end,
-after polishing the routes, is the target. A value fitted around a timid policy would be too low, because room is
-worth more where the others are wide too: so days go on under a generous policy first, and, once there is a
-lookahead, under that.
+A day is booked up to a request drawn at random. From there it goes on several times, with the same later requests,
+answers and oracle keys: once without an offer, and once for each of a few offers, taken as accepted. The net gain at the
+day's end, after polishing the routes, is the target. A value fitted around a timid policy would be too low,
+because room is worth more where the others are wide too: so days go on under a generous policy first, and, once there
+is a lookahead, under that.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def collect_branches(
 ) -> Branches:
     """One batch of days of a training environment, which is reset here; each day is branched once.
 
-    `follow`: the days are booked by the environment's lookahead instead of the generous policy. `prices`: those that the
-    observation at the branch shows, if others than the days are booked with.
+    `follow`: the days are booked by the environment's lookahead instead of the generous policy. `prices`: those that
+    the observation at the branch shows, if others than the days are booked with.
     """
     rng = np.random.default_rng(sequence(seed, Stream.TRAIN, 0x10AD, batch))
     n, customers, iterations = env.num_envs, env.options.customers, env.options.iterations

@@ -1,9 +1,9 @@
 """The policy and value networks that suit this task: a set encoder and one head shared by the 16 offers.
 
-The policy's logits are `(start score + P(accept) * worth) / temperature + bias`: the network learns what an accepted offer
-is worth beyond the score that training starts from. That begins at 0, so that the first policy is exactly the
-one started from. The bias is the soft mask, part of the observation, so that the update replays the behaviour
-policy as it acted.
+The policy's logits are `(start score + P(accept) * worth) / temperature + bias`: the network learns what an accepted
+offer is worth beyond the score that training starts from. That begins at 0, so that the first policy is exactly the one
+started from. The bias is the soft mask, part of the observation, so that the update replays the behaviour policy
+as it acted.
 """
 
 from __future__ import annotations

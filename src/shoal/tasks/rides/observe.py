@@ -153,7 +153,7 @@ def observe(bookings: Bookings, days: Days, menu: Menu) -> dict[str, Array]:
     saving = menu.saving_min / MINUTES
     myopic = menu.expected_min(menu.saving_min, *world.options.burden_rates) / MINUTES
     offers = np.empty((n, NUM_OFFERS, len(OFFERS)), np.float32)
-    parts = (
+    parts: tuple[Any, ...] = (
         *(OFFER_EARLIER_MIN / 30.0, OFFER_LATER_MIN / 30.0, OFFER_MIN > 0, menu.feasible, saving, p, myopic, 0.0),
         *(p * OFFER_EARLIER_MIN / 30.0, p * OFFER_LATER_MIN / 30.0, p * saving, 1 - p),
     )
