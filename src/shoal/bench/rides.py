@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from shoal.bench import rides_oracle, rides_speed
+from shoal.bench import rides_learning, rides_oracle, rides_speed
 from shoal.bench.rows import Row
 
 
@@ -13,4 +13,4 @@ def run(say: Callable[[str], None], full: bool = False, instances: str | Path | 
     """All rows. `instances` is a folder with Li and Lim's files; they are not part of shoal."""
     if instances is not None and not Path(instances).is_dir():
         raise ValueError(f"expected --instances as a folder with lc101.txt and others, got {instances}")
-    return [*rides_oracle.rows(say, full, instances), *rides_speed.rows(say)]
+    return [*rides_oracle.rows(say, full, instances), *rides_speed.rows(say), *rides_learning.rows(say, full)]

@@ -224,7 +224,8 @@ def li_lim(instances: str | Path | None, say: Say) -> list[Row]:
         instance = load_li_lim(path).with_vehicles(vehicles)
         solve(instance.problem, instance.requests, iterations=1)  # compiles
         began = time.perf_counter()
-        solution = solve(instance.problem, instance.requests, seconds=0.9 * LI_LIM_S)  # the clock is read rarely
+        seconds = 0.6 * LI_LIM_S  # a search overruns on a busy machine
+        solution = solve(instance.problem, instance.requests, seconds=seconds)
         wall_s = time.perf_counter() - began
         longest_s = max(longest_s, wall_s)
         percent = 100 * (instance.distance(solution.cost_s) / best - 1)

@@ -78,11 +78,10 @@ PRESETS["rides"] = {
     "value_epochs": 40,
     "minibatch_size": 64,
     "clip": 0.1,
-    "entropy_coef": 0.05,
     "learning_rate": 3e-4,
     "normalise_rewards": True,
     "hidden": (64,),
-    "episodes": 6_400,
+    "episodes": 2_560,
 }
 PRESETS["shoal/CartPole-v1"] = PRESETS["CartPole-v1"]
 

@@ -1,8 +1,8 @@
 """Fit what an accepted offer is worth on branches of simulated training days.
 
 A day is booked up to a request drawn at random. From there it goes on several times, with the same later requests,
-answers and oracle keys: once without an offer, and once for each of a few offers, taken as accepted. The net gain at the
-day's end, after polishing the routes, is the target. A value fitted around a timid policy would be too low,
+answers and oracle keys: once without an offer, and once for each of a few offers, taken as accepted. The net gain at
+the day's end, after polishing the routes, is the target. A value fitted around a timid policy would be too low,
 because room is worth more where the others are wide too: so days go on under a generous policy first, and, once there
 is a lookahead, under that.
 """

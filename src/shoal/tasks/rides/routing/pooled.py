@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from shoal.tasks.rides.routing.insertion import NOWHERE, best_place
-from shoal.tasks.rides.routing.menu import offer_windows
+from shoal.tasks.rides.routing.menu import offer_windows, price_offers
 from shoal.tasks.rides.routing.problem import Status
 from shoal.tasks.rides.routing.rescue import alone_fits, bank_space, rescue
 from shoal.tasks.rides.routing.ruin import attempt, keep, undo
@@ -26,6 +26,7 @@ from shoal.tasks.rides.routing.schedule import (
     insert_pair,
     note_plan,
     read_plan,
+    time_route,
     travel_of,
     write_plan,
 )
@@ -91,6 +92,64 @@ def note_offers(
             write_plan(plan, stops[offer], lengths[offer])
 
 
+def take_out(day: Any, plan: Any, v: Any, r: Any) -> None:
+    """Remove request `r` from route `v`."""
+    routes, lengths, _ = plan
+    kept = 0
+    for k in range(1, lengths[v] + 1):
+        node = routes[v, k].node
+        if node >> 1 != r:
+            kept += 1
+            routes[v, kept].node = node
+    lengths[v] = kept
+    time_route(day, plan, v)
+
+
+def share_offers(
+    day: Any, plan: Any, v: Any, r: Any, windows: Any, widen: Any, extras: Any, prices: Any, stops: Any, lengths: Any
+) -> None:
+    """Take `r` out of `plan`, where it is in route `v`, and put it back under each offer where that beats what it has.
+
+    Unlike `note_offers` this also helps offers under which the plan as it stands is not feasible. Leaves `plan` without
+    `r`, and `r` with other windows.
+    """
+    take_out(day, plan, v, r)
+    without = travel_of(plan)
+    price_offers(day, plan, r, windows, widen, extras)
+    for offer in range(16):
+        if without + extras[offer] < prices[offer]:
+            prices[offer] = without + extras[offer]
+            set_windows(day, r, windows[offer])
+            _, u, i, j = best_place(day, plan, r)
+            insert_pair(day, plan, u, r, i, j)
+            write_plan(plan, stops[offer], lengths[offer])
+            take_out(day, plan, u, r)
+
+
+def start_base(
+    day: Any, plans: Any, where: Any, r: Any, stops: Any, lengths: Any, price: Any, pool_stops: Any, pool_lengths: Any,
+    banks: Any, settings: Any, notes: Any, rng: Any,
+) -> Any:  # fmt: skip
+    """A plan that serves `r` under its present windows, into plans[0]; False if none was found.
+
+    The day's plan with `r` at its cheapest place, or what the pool has at `price` if that is cheaper.
+    """
+    current = plans[0]
+    read_plan(day, current, stops, lengths)
+    note_plan(current, where)
+    extra, v, i, j = best_place(day, current, r)
+    if extra < NOWHERE and travel_of(current) + extra <= price:
+        insert_pair(day, current, v, r, i, j)
+        where[r] = v
+        return True
+    if price < NOWHERE:
+        read_plan(day, current, pool_stops, pool_lengths)
+        note_plan(current, where)
+        return True
+    banks[0][0] = r
+    return alone_fits(day, r) and rescue(day, plans, where, r + 1, banks, 1, RESCUE, settings[1], notes, rng) == 0
+
+
 def pooled_range(
     travel_s: Any,
     limits: Any,
@@ -115,15 +174,15 @@ def pooled_range(
     high: Any,
 ) -> Any:
     """Pooled prices of new[n] under every offer, for the days low <= n < high."""
-    max_requests, vehicles = requests.shape[1], lengths.shape[1]
-    memory = allocate(max_requests, vehicles)
+    max_requests = requests.shape[1]
+    memory = allocate(max_requests, lengths.shape[1])
     day, plans, where, notes = borrow(memory, limits)
-    current, candidate, _ = plans
+    current, candidate, spare = plans
     touched = notes[1]
     banks = bank_space(max_requests)
     known = np.empty(max_requests, requests.dtype)
     windows = np.empty((16, 4), np.int32)
-    prices = np.empty(16, np.int64)
+    prices, extras = np.empty(16, np.int64), np.empty(16, np.int64)
     fits = np.empty(16, np.bool_)
     rng = np.zeros(1, RNG)[0]
     for n in range(low, high):
@@ -135,39 +194,31 @@ def pooled_range(
         known[r] = new[n]
         gather(travel_s, limits, known, r + 1, day)
         offer_windows(new[n], earlier_s, later_s, widen, windows)
+        pool, pool_counts = pool_stops[n], pool_lengths[n]
         prices[:] = NOWHERE
         for base in range(bases):
             begin(rng, keys[n], np.uint64(base))
             offer = BASES[base]
             set_windows(day, r, windows[offer])
-            read_plan(day, current, stops[n], lengths[n])
-            note_plan(current, where)
-            extra, v, i, j = best_place(day, current, r)
-            if extra < NOWHERE and travel_of(current) + extra <= prices[offer]:
-                insert_pair(day, current, v, r, i, j)
-                where[r] = v
-            elif prices[offer] < NOWHERE:
-                read_plan(day, current, pool_stops[n, offer], pool_lengths[n, offer])
-                note_plan(current, where)
-            else:
-                banks[0][0] = r
-                if (
-                    not alone_fits(day, r)
-                    or rescue(day, plans, where, r + 1, banks, 1, 300, settings[1], notes, rng) > 0
-                ):
-                    continue
+            if not start_base(day, plans, where, r, stops[n], lengths[n], prices[offer], pool[offer],
+                              pool_counts[offer], banks, settings, notes, rng):  # fmt: skip
+                continue
             touched[:] = False
             copy_plan(current, candidate)
             total = travel_of(current)
-            note_offers(day, current, where[r], r, windows, total, fits, prices, pool_stops[n], pool_lengths[n])
-            for step in range(iterations):
+            record = total + 1
+            for step in range(iterations + 1):
+                if total < record:
+                    record = total
+                    copy_plan(current, spare)
+                    share_offers(day, spare, where[r], r, windows, widen, extras, prices, pool, pool_counts)
+                    set_windows(day, r, windows[offer])
+                if step == iterations:
+                    break
                 price = attempt(day, candidate, where, r + 1, r, total, settings, notes, rng)
-                slack = below(rng, 1 + settings[0] * (iterations - step) // iterations)
                 if price < NOWHERE:
-                    note_offers(
-                        day, candidate, where[r], r, windows, price, fits, prices, pool_stops[n], pool_lengths[n]
-                    )
-                if price <= total + slack:
+                    note_offers(day, candidate, where[r], r, windows, price, fits, prices, pool, pool_counts)
+                if price <= total + below(rng, 1 + settings[0] * (iterations - step) // iterations):
                     total = price
                     keep(current, candidate, touched)
                 else:
