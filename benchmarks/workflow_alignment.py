@@ -1,8 +1,8 @@
 """What the alignment methods do: none, lagrange and reward on the order that costs most, five seeds, equal budgets.
 
-The order puts user hosts first, against B_line: keeping to it costs reward, so training that is not held to it leaves it.
-1,250 episodes each, no early stop, from the clone of the thrifty follower and from scratch. Reported is the policy after
-the last update (not the best check), on 500 held-out episodes.
+The order puts user hosts first, against B_line: keeping to it costs reward, so training that is not held to it leaves
+it. 1,250 episodes each, no early stop, from the clone of the thrifty follower and from scratch. Reported is the policy
+after the last update (not the best check), on 500 held-out episodes.
 
 python benchmarks/workflow_alignment.py     trainings that are still wanting, one after another; may be killed
 """

@@ -70,6 +70,7 @@ def test_gradient_of_mallows_is_its_slope() -> None:
     assert np.allclose(gradient[..., 0], (above - below) / (2 * step), atol=1e-8)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # a noise at its bound is an answer too
 @pytest.mark.parametrize("fitted", [False, True])
 @pytest.mark.parametrize("kernel_name", ["mallows", "rbf"])
 def test_posterior_equals_the_closed_form(fitted: bool, kernel_name: str) -> None:
@@ -94,6 +95,8 @@ def test_posterior_equals_the_closed_form(fitted: bool, kernel_name: str) -> Non
     variance = np.diag(everywhere) - np.einsum("ij,jk,ik->i", between, weights, between)
     assert np.abs(found.mean - mean).max() < 1e-8
     assert np.abs(found.std - scale * np.sqrt(variance)).max() < 1e-8
+    covariance = scale**2 * (everywhere - between @ weights @ between.T)
+    assert np.abs(found.covariance - covariance).max() < 1e-8
 
 
 def _refit(process: FiniteGP, items: np.ndarray, means: np.ndarray, errors: np.ndarray) -> object:

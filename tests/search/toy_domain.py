@@ -42,6 +42,7 @@ class Toy:
         self.points = all_ranks(4)
         self.names = ["<" + "".join("abcd"[thing] for thing in np.argsort(ranks)) + ">" for ranks in self.points]
         self.codes = [name.strip("<>") for name in self.names]
+        self.things, self.key = list("abcd"), "a <a>, b <b>"
         self.values = -kendall(self.points, self.points[[BEST]])[:, 0]
 
     def prepare(self, folder: Path, say: Say) -> Path | None:

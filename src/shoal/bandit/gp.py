@@ -19,9 +19,14 @@ class Posterior:
     """What is believed of every item after some pulls, in the units of the pulls."""
 
     mean: Array  # float64[n]
-    std: Array  # float64[n]: of the item's value, without the noise of another pull
+    covariance: Array  # float64[n, n]: of the items' values, without the noise of another pull
     kernel: str  # the fitted kernel in words
     noise_std: float  # between pulls of one item, beyond the measured error; in the units of the pulls
+
+    @property
+    def std(self) -> Array:
+        """float64[n]: of each item's value."""
+        return np.asarray(np.sqrt(np.maximum(np.diag(self.covariance), 0.0)))
 
 
 class FiniteGP:
@@ -70,21 +75,22 @@ class FiniteGP:
             warnings.simplefilter("ignore", ConvergenceWarning)  # a length scale at its bound is an answer too
             if len(values):
                 regressor.fit(self.points[np.asarray(items)], (values - centre) / scale)
-            mean, std = regressor.predict(self.points, return_std=True)
+            mean, covariance = regressor.predict(self.points, return_cov=True)
             fitted = getattr(regressor, "kernel_", self.kernel)
             if len(under_way):
-                std = self._imagine(fitted, [*items, *under_way], [*(noise / scale), *np.zeros(len(under_way))])
-        white = white_level(fitted)  # scikit-learn's std is of another noisy pull: take the noise out again
-        value_std = np.sqrt(np.maximum(std**2 - white, 0.0))
-        return Posterior(centre + scale * mean, scale * value_std, repr(fitted), float(scale * np.sqrt(white)))
+                noises = [*(noise / scale), *np.zeros(len(under_way))]
+                covariance = self._imagine(fitted, [*items, *under_way], noises)
+        white = white_level(fitted)  # scikit-learn's covariance is of other noisy pulls: take the noise out again
+        covariance = scale**2 * (covariance - white * np.eye(len(self.points)))
+        return Posterior(centre + scale * mean, covariance, repr(fitted), float(scale * np.sqrt(white)))
 
     def _imagine(self, kernel: Any, items: Sequence[int], noise: Sequence[float]) -> Array:
-        """Standard deviations once these items have been pulled, whatever comes out: float64[n]."""
+        """The covariance once these items have been pulled, whatever comes out: float64[n, n]."""
         from sklearn.gaussian_process import GaussianProcessRegressor
 
         regressor = GaussianProcessRegressor(kernel, alpha=np.asarray(noise) ** 2 + JITTER, optimizer=None)
         regressor.fit(self.points[np.asarray(items)], np.zeros(len(items)))
-        return np.asarray(regressor.predict(self.points, return_std=True)[1])
+        return np.asarray(regressor.predict(self.points, return_cov=True)[1])
 
     def similarity(self, items: Array) -> Array:
         """Correlation of every item with some of them before any pull, noise left out: float64[n, len(items)]."""

@@ -19,7 +19,7 @@ from shoal.vector.seeding import Stream, episode_seed
 
 ITERATIONS = 30  # K of training
 PEAK_S = (7 * 3600, 9 * 3600)
-# At 30 requests in two hours nine days of ten cannot be driven with five vehicles; at 24 two of three can.
+# At 30 requests in two hours nine days of ten cannot be driven with five vehicles; at 24 about half can.
 PEAK_CUSTOMERS = 24
 _INCREMENT = np.uint64(0x9E3779B97F4A7C15)
 

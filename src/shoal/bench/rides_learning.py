@@ -54,8 +54,8 @@ def study(
     return parts
 
 
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
+def _mean(values: list[float] | None) -> float:
+    return sum(values) / len(values) if values else 0.0
 
 
 def _part(name: str, folder: Path, reference: tuple[int, int] | None) -> dict[str, Any]:

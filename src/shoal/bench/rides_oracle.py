@@ -197,8 +197,8 @@ def peak(known: rides_truth.Truth, say: Say, turns: int = 4) -> list[Row]:
     say(f"peak: {statistics.fmean(wrong):.1f} % of {len(numbers)} days wrongly called infeasible")
     note = (
         f"of {len(entries)} days drawn the {len(numbers)} that a search with all requests known has a plan for (own, "
-        f"else PyVRP {rides_truth.PROOF_SEEDS} x {rides_truth.PROOF_S:g} s), planned {turns} times; of 30 requests in "
-        "two hours nearly no day can be driven"
+        f"else PyVRP {rides_truth.PROOF_SEEDS} x {rides_truth.PROOF_S:g} s), planned {turns} times; with 30 "
+        "requests in two hours hardly a day can be driven"
     )
     detail = {
         "turns": wrong,

@@ -67,6 +67,10 @@ def _say_what_was_found(found: Any) -> None:
         f"pulls    {summary.pulls}, of which {summary.passed} passed; {found.wall_s:,.0f} s ({found.cpu_s:,.0f} CPU-s)"
     )
     print(f"orders   {summary.verdict}")
+    for effect in summary.effects[:3]:
+        if effect["low"] > 0:
+            worth = f"worth {effect['value']:.2f}, 95 % interval [{effect['low']:.2f}, {effect['high']:.2f}]"
+            print(f"matters  {effect['first']} before {effect['second']}: {worth}")
     if summary.regret is not None:
         regret = summary.regret
         print(

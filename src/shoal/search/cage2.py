@@ -73,6 +73,8 @@ class Cage2:
             kept = UNITS[1:]
             assert sorted(map(tuple, self.points)) == sorted(map(tuple, all_ranks(4)))
         chosen = [[unit for unit in ORDERS[number] if unit in kept] for number in self.numbers]
+        self.things = [WORDS[unit] for unit in kept]
+        self.key = ", ".join(f"{CODES[unit]} {WORDS[unit]}" for unit in kept)
         self.names = [" > ".join(WORDS[unit] for unit in order) for order in chosen]
         self.codes = ["".join(CODES[unit] for unit in order) for order in chosen]
         self.score = f"reward of a 100-step episode against {red}"

@@ -47,6 +47,8 @@ class Domain(Protocol):
     points: Array  # int64[n, things]: rank vectors
     names: Sequence[str]  # of the items, in words
     codes: Sequence[str]  # the same for a crowded axis
+    things: Sequence[str]  # what is ordered, in words: column t of `points` is the place of thing t
+    key: str  # what the codes mean
     score: str  # what a pull's mean is, in words
 
     def prepare(self, folder: Path, say: Say) -> Path | None:

@@ -51,6 +51,8 @@ class Gridworld:
         self.points = all_ranks(4)
         self.names = [visiting.name_of(order) for order in range(len(visiting.ORDERS))]
         initials = ["".join(word[0].upper() for word in region.split("-")) for region in visiting.REGIONS]
+        self.things = list(visiting.REGIONS)
+        self.key = ", ".join(f"{code} {region}" for code, region in zip(initials, visiting.REGIONS, strict=True))
         self.codes = [" ".join(initials[region] for region in order) for order in visiting.ORDERS]
         Visiting(0, self.hidden, slip)  # refuses a wrong slip here
 

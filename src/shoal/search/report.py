@@ -126,6 +126,8 @@ def _page(
 <p class="answer">{_answer(summary, domain)}</p>
 <ul>{"".join(f"<li>{_text(fact)}</li>" for fact in facts)}</ul>
 <h2>What is believed of every order</h2>{figures["posterior"]}
+<p class="facts">{_text(domain.key)}; first first</p>
+<h2>What in an order matters</h2>{_effects(summary)}
 <h2>The pulls{" and the regret" if curves else ""}</h2>{figures["pulls"]}{_regret(summary, table, curves)}
 <h2>Compliance</h2>{_compliance(records, summary)}
 {_ranking(domain, table)}
@@ -166,6 +168,23 @@ def _regret(summary: Summary, table: Ranking | None, curves: dict[str, Array] | 
     )
     lines.append(f"Replayed {REPLAYS} times over these values, the strategies end at a mean regret of: {ends}.")
     return f"<p>{' '.join(lines)}</p>"
+
+
+def _effects(summary: Summary) -> str:
+    if not summary.effects:
+        return "<p>Nothing can be said: no pull passed the gate.</p>"
+    rows = [
+        ("best" if effect["low"] > 0 else "", ["", f"{effect['first']} before {effect['second']}", _worth(effect)])
+        for effect in summary.effects
+    ]
+    return (
+        "<p>What each precedence is worth by the posterior, the others being equal; in bold where the 95 % interval is "
+        f"above 0.</p>{_table(['', 'precedence', 'worth'], rows)}"
+    )
+
+
+def _worth(effect: dict[str, Any]) -> str:
+    return f"{effect['value']:.2f} [{effect['low']:.2f}, {effect['high']:.2f}]"
 
 
 def _compliance(records: Sequence[Record], summary: Summary) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from shoal.bandit.differences import Difference, repeated_pulls, single_pulls
+from shoal.bandit.effects import precedence
 from shoal.bandit.gp import FiniteGP, Posterior
 from shoal.bandit.ucb import UCB
 from shoal.search.domain import Domain, Ranking
@@ -29,6 +30,7 @@ class Summary:
     kernel: str
     difference: dict[str, Any] | None
     verdict: str  # whether orders differ, in words
+    effects: list[dict[str, Any]]  # what having one thing before another is worth, most important first
     regret: dict[str, Any] | None  # against the ranking, where there is one
 
 
@@ -49,6 +51,7 @@ def summarise(
         kernel=posterior.kernel,
         difference=None if difference is None else asdict(difference),
         verdict=verdict(difference),
+        effects=[] if best is None else effects_of(domain, posterior),
         regret=None if ranking is None or best is None else _regret(domain, ranking, best.request.item),
     )
 
@@ -83,6 +86,20 @@ def difference_of(records: Sequence[Record]) -> Difference | None:
         return repeated
     firsts = [group[0].pull for group in groups.values()]
     return single_pulls([pull.mean for pull in firsts], [pull.se for pull in firsts])
+
+
+def effects_of(domain: Domain, posterior: Posterior) -> list[dict[str, Any]]:
+    """How much each precedence is worth by the posterior, the others being equal, with 95 % intervals."""
+    return [
+        {
+            "first": domain.things[effect.first],
+            "second": domain.things[effect.second],
+            "value": effect.value,
+            "low": effect.value - 1.96 * effect.std,
+            "high": effect.value + 1.96 * effect.std,
+        }
+        for effect in precedence(domain.points, posterior)
+    ]
 
 
 def verdict(difference: Difference | None) -> str:

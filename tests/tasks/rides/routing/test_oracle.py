@@ -272,6 +272,8 @@ def test_errors_name_what_is_wrong() -> None:
         oracle.insertion_menu(plans, days[:, 2], effect="stretch")
     with pytest.raises(ValueError, match=r"keys as uint64\[2\]"):
         oracle.polish(plans, keys_of(0, 3), 1)
+    with pytest.raises(ValueError, match="use a larger unit"):
+        RoutingOracle(Problem(problem.travel_s, depot=0, close_s=2**40))
 
 
 def test_brute_force_knows_a_day_by_hand() -> None:

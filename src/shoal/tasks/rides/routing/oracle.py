@@ -24,7 +24,7 @@ from shoal.tasks.rides.routing.problem import (
     Status,
     turned_away_s,
 )
-from shoal.tasks.rides.routing.settings import QUICK, THOROUGH, search_settings
+from shoal.tasks.rides.routing.settings import QUICK, THOROUGH, kernel_limits, search_settings
 from shoal.vector.layout import Array
 from shoal.vector.threads import Pool
 
@@ -56,14 +56,24 @@ class PooledMenu:
 
 
 class RoutingOracle:
-    """Plans the days of one city. The same keys give the same bits, for any number of threads."""
+    """Plans the days of one city. The same keys give the same bits, for any number of threads.
+
+    >>> travel_s = np.array([[0, 600, 900], [500, 0, 300], [800, 400, 0]], np.int32)
+    >>> problem = Problem(travel_s, depot=0)
+    >>> oracle, plans = RoutingOracle(problem), Plans(problem, num_days=1, max_requests=2)
+    >>> request = np.array([(1, 2, 1, 3600, 5400, 4200, 6000)], REQUEST)  # zone 1 to zone 2, from 1:00
+    >>> oracle.add(plans, request, keys=np.array([7], np.uint64)).tolist()
+    [0]
+    >>> plans.routes(0)[0], plans.total_s.tolist()
+    ([0, 1], [1700])
+    """
 
     def __init__(self, problem: Problem, threads: int = 1) -> None:
         if threads < 1:
             raise ValueError(f"expected at least 1 thread, got {threads}")
         self.problem, self.threads = problem, threads
         self._travel_s = _plain(problem.travel_s, np.int32)
-        self._limits = np.array([problem.depot, problem.open_s, problem.close_s, problem.capacity], np.int64)
+        self._limits = kernel_limits(problem)
         self._quick, self._thorough = (search_settings(self._travel_s, effort) for effort in (QUICK, THOROUGH))
         self._pools: dict[int, Pool] = {}  # by number of days
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from shoal.tasks.rides.routing.improve import improve
 from shoal.tasks.rides.routing.insertion import NOWHERE, best_place
 from shoal.tasks.rides.routing.problem import Status
 from shoal.tasks.rides.routing.rescue import alone_fits, bank_space, rescue
-from shoal.tasks.rides.routing.ruin import improve
 from shoal.tasks.rides.routing.schedule import allocate, borrow, gather, insert_pair, note_plan, read_plan, write_plan
 from shoal.vector.rng import RNG, begin
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from shoal.tasks.rides.routing.improve import attempt
 from shoal.tasks.rides.routing.insertion import NOWHERE, best_place
 from shoal.tasks.rides.routing.menu import offer_windows, price_offers
 from shoal.tasks.rides.routing.problem import Status
 from shoal.tasks.rides.routing.rescue import alone_fits, bank_space, rescue
-from shoal.tasks.rides.routing.ruin import attempt, keep, undo
+from shoal.tasks.rides.routing.ruin import keep, undo
 from shoal.tasks.rides.routing.schedule import (
     CLOSE,
     OPEN,

@@ -11,16 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from shoal.tasks.rides.routing.improve import improve
 from shoal.tasks.rides.routing.machine import compiled
 from shoal.tasks.rides.routing.plans import Plans
 from shoal.tasks.rides.routing.problem import REQUEST, Problem
 from shoal.tasks.rides.routing.rescue import bank_space, recreate_some, rescue
-from shoal.tasks.rides.routing.ruin import improve
 from shoal.tasks.rides.routing.schedule import allocate, borrow, gather, note_plan, read_plan, write_plan
-from shoal.tasks.rides.routing.settings import THOROUGH, search_settings
+from shoal.tasks.rides.routing.settings import THOROUGH, kernel_limits, search_settings
 from shoal.vector.layout import Array
 from shoal.vector.rng import RNG, begin
 
+ANNEALS = 3  # with a time limit: each starts from the best plan, and hot
 ROUND = 2_000  # iterations after which the clock is read while requests are still without a place
 
 
@@ -47,7 +48,7 @@ def solve(
     plans.requests[0] = requests
     zones = np.unique(np.concatenate([requests["pickup"], requests["dropoff"], [problem.depot]]))
     settings = search_settings(problem.travel_s[np.ix_(zones, zones)], THOROUGH)
-    limits = np.array([problem.depot, problem.open_s, problem.close_s, problem.capacity], np.int64)
+    limits = kernel_limits(problem)
     travel_s = np.require(problem.travel_s, np.int32, ["C", "W"])
     rounds = done = 0
 
@@ -72,9 +73,11 @@ def solve(
             run(iterations - done)
     else:
         pace_s = run(ROUND) / ROUND
-        left_s = seconds - (time.perf_counter() - started)
-        if left_s > ROUND * pace_s:
-            run(int(left_s / pace_s))
+        for rounds_left in range(ANNEALS, 0, -1):  # a few: the pace of a shared machine changes
+            left_s = seconds - (time.perf_counter() - started)
+            count = int(left_s / rounds_left / pace_s)
+            if count > ROUND:
+                pace_s = run(count) / count
     unserved = [int(r) for r in np.flatnonzero(~plans.served[0])]
     return Solution(plans.routes(0), int(plans.cost_s[0]), unserved, done)
 
