@@ -21,7 +21,7 @@ NOT_NEGATIVE = ["lr_final", "entropy_coef", "value_coef"]
 SHARES = ["gamma", "gae_lambda"]
 CHOICES = ["backend", "slices", "start_method", "on_fault", "lr_schedule", "clip_schedule", "entropy_schedule",
            "activation", "network", "device", "on_save_error"]  # fmt: skip
-SWITCHES = ["normalise_advantages", "normalise_observations", "normalise_rewards"]
+SWITCHES = ["auto_scale", "normalise_advantages", "normalise_observations", "normalise_rewards"]
 TEXTS = ["task", "env_kwargs", "runs_dir", "track"]
 HUGE = 10**400
 NOT_NUMBERS = [math.nan, math.inf, -math.inf, "1", True, [1], HUGE]
@@ -72,7 +72,7 @@ def test_every_field_is_in_a_table_of_bad_values() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"num_envs": "auto"}, {"num_envs": 4096}, {"gamma": 0}, {"gamma": 1}, {"gae_lambda": 1.0}, {"clip": 1},
+        {"num_envs": "auto"}, {"env_threads": "auto"}, {"num_envs": 4096}, {"gamma": 0}, {"gamma": 1}, {"gae_lambda": 1.0}, {"clip": 1},
         {"max_restarts": 0}, {"seed": 0}, {"seed": 2**63 - 1}, {"target_return": -100}, {"hidden": ()},
         {"hidden": (256, 256)}, {"policy_epochs": 3, "value_epochs": 1}, {"entropy_coef": 0}, {"steps": 10**12},
     ],
@@ -126,7 +126,7 @@ def test_a_group_is_not_an_option() -> None:
         (None, "expected config as an object, got NoneType"),
         ({"ppo": 3}, "expected config.ppo as an object, got int"),
         ({"colour": 1}, "unknown option config.colour"),
-        ({"ppo": {"colour": 1}}, r"unknown option config.ppo.colour; known: activation, clip"),
+        ({"ppo": {"colour": 1}}, r"unknown option config.ppo.colour; known: activation, auto_scale"),
         ({"ppo": {"hidden": 64}}, "expected config.ppo.hidden as a list of whole numbers, got 64"),
         ({"ppo": {"device": "tpu"}}, r"expected config.ppo.device as cpu \| cuda \| mps, got 'tpu'"),
         ({"vector": {"num_envs": "two"}}, "expected config.vector.num_envs as a whole number or auto, got 'two'"),
