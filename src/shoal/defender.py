@@ -21,7 +21,7 @@ def cage2_policy(
     if policy.config.task != "cage2":
         raise ValueError(f"expected a run of cage2, got one of {policy.config.task}: {run}")
     options = json.loads(policy.config.env_kwargs)
-    seen = {name: options[name] for name in ("features", "mask") if name in options}
+    seen = {name: options[name] for name in ("features", "mask", "order") if name in options}
 
     def act(observations: Any, begun: Array) -> Array:
         actions: Array = policy(observations, batched=True)

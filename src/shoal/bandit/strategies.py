@@ -41,7 +41,7 @@ def shuffled(items: int, seed: int, sweep: int = 0) -> Array:
 
     So all strategies of a seed begin with the same item, and what they differ in is what they learnt.
     """
-    return np.random.default_rng([seed, sweep]).permutation(items)
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(sweep,))).permutation(items)
 
 
 class RandomSearch:

@@ -28,9 +28,9 @@ class UCB:
     """GP-UCB: the item whose posterior mean + sqrt(beta) x standard deviation is highest.
 
     A pull under way lowers the standard deviations as if it had come out at its posterior mean (Desautels et al. 2014,
-    "Parallelizing exploration-exploitation tradeoffs"). A pull that did not pass says nothing of the
-    item's value, but lowers the chance that this item and its neighbours pass: the height of the bound above the lowest
-    posterior mean is weighted with that chance. An item is pulled again only with `repeats`, or when all have been.
+    "Parallelizing exploration-exploitation tradeoffs"). A pull that did not pass says nothing of the item's value, but
+    lowers the chance that this item and its neighbours pass: the height of the bound above the lowest posterior mean is
+    weighted with that chance. An item is pulled again only with `repeats`, or when all have been.
     """
 
     def __init__(self, gp: FiniteGP, seed: int = 0, beta: Schedule = srinivas, *, repeats: bool = False) -> None:

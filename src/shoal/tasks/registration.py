@@ -70,6 +70,9 @@ def make_vector(
     from shoal.vector.seeding import Stream
 
     env = environment(place, **options)
+    if hasattr(env, "make_vector"):  # one that counts while it steps: cage2 under an order
+        counting: CompiledVectorEnv = env.make_vector(num_envs, threads, stream or Stream.TRAIN)
+        return counting
     if max_episode_steps is not None:
         env.max_episode_steps = max_episode_steps
     return CompiledVectorEnv(env, num_envs, threads=threads, stream=stream or Stream.TRAIN)
