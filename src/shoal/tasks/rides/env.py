@@ -93,6 +93,7 @@ class RidesVectorEnv(gym.vector.VectorEnv[Any, Any, Array]):
         self._days_learned_at = 0
         self._days_ended = 0
         self._in_training = False
+        self._learned: dict[str, float] = {}  # figures of the model's last training
 
     # -- the Gymnasium interface -------------------------------------------------------------------
 
@@ -156,7 +157,7 @@ class RidesVectorEnv(gym.vector.VectorEnv[Any, Any, Array]):
         if self.options.knowledge != "learned":
             return metrics
         if self._in_training:
-            metrics |= self.flexibility.finish()
+            self._learned = self.flexibility.finish()
             self._in_training = False
         for answers in self._unseen:
             self.flexibility.add(answers)
@@ -168,7 +169,8 @@ class RidesVectorEnv(gym.vector.VectorEnv[Any, Any, Array]):
             if self.options.background:
                 self._in_training = True
             else:
-                metrics |= self.flexibility.finish()
+                self._learned = self.flexibility.finish()
+        metrics |= self._learned
         riders = self.days.members
         guess = self.flexibility.type_probabilities(riders)
         counts = np.bincount(guess.argmax(1), minlength=4)
