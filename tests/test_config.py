@@ -72,9 +72,10 @@ def test_every_field_is_in_a_table_of_bad_values() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"num_envs": "auto"}, {"env_threads": "auto"}, {"num_envs": 4096}, {"gamma": 0}, {"gamma": 1}, {"gae_lambda": 1.0}, {"clip": 1},
+        {"num_envs": "auto"}, {"num_envs": 4096}, {"gamma": 0}, {"gamma": 1}, {"gae_lambda": 1.0}, {"clip": 1},
         {"max_restarts": 0}, {"seed": 0}, {"seed": 2**63 - 1}, {"target_return": -100}, {"hidden": ()},
         {"hidden": (256, 256)}, {"policy_epochs": 3, "value_epochs": 1}, {"entropy_coef": 0}, {"steps": 10**12},
+        {"env_threads": "auto"},
     ],
     ids=str,
 )  # fmt: skip
