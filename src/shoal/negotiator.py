@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from shoal.learn.deploy import DeployedPolicy, load_policy
 from shoal.learn.weights import load_weights, weights_of
 from shoal.runs import checkpoint
 from shoal.runs.store import Run
-from shoal.tasks.rides.options import RidesOptions
+from shoal.tasks.rides.options import FUTURES, RidesOptions
 from shoal.vector.layout import Array
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ _SEEN = (
     "start",
     "start_temperature",
     "prices",
+    "futures",
     "mask",
     "kappa",
     "threshold",
@@ -30,9 +32,14 @@ _SEEN = (
 
 
 class Negotiator:
-    """Network and flexibility model of a run's newest checkpoint, or of an epoch kept."""
+    """Network and flexibility model of a run's newest checkpoint, or of an epoch kept.
 
-    def __init__(self, run: str | Path, *, runs_dir: str | Path = "runs", epoch: int | None = None) -> None:
+    `futures`: how many to sample before each offer; by default 32, or none if the run was trained without.
+    """
+
+    def __init__(
+        self, run: str | Path, *, runs_dir: str | Path = "runs", epoch: int | None = None, futures: int | None = None
+    ) -> None:
         self.policy = load_policy(run, runs_dir=runs_dir, epoch=epoch)
         config = self.policy.config
         if config.task != "rides":
@@ -40,7 +47,8 @@ class Negotiator:
         folder = Run.open(run, Path(runs_dir))
         found = checkpoint.load(folder.checkpoints, self.policy.epoch)
         self.name, self.path, self.epoch = folder.name, folder.path, self.policy.epoch
-        self.options = RidesOptions(**json.loads(config.env_kwargs))
+        trained = RidesOptions(**json.loads(config.env_kwargs))
+        self.options = replace(trained, futures=min(trained.futures, 1) * FUTURES if futures is None else futures)
         self.flexibility = {
             name[len(_LEARNED) :]: value for name, value in found.tensors.items() if name.startswith(_LEARNED)
         }

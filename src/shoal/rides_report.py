@@ -36,6 +36,7 @@ def evaluate_runs(
     reference: tuple[int, int] | None = (1000, 2),
     threads: int = 1,
     runs_dir: str | Path = "runs",
+    futures: int | None = None,
     say: Callable[[str], None] = lambda text: None,
     **settings: Any,
 ) -> tuple[dict[str, Any], list[Path]]:
@@ -43,9 +44,9 @@ def evaluate_runs(
 
     Several runs must be of the same options: they are then trainings of one kind with different seeds, and get the
     two-level interval. Baselines use what the first run learned of its riders. `reference` is (iterations, seeds) of
-    the independent solver, or None.
+    the independent solver, or None. `futures`: how many the runs sample before each offer, if not as by default.
     """
-    agents = [Negotiator(run, runs_dir=runs_dir) for run in runs]
+    agents = [Negotiator(run, runs_dir=runs_dir, futures=futures) for run in runs]
     first = agents[0]
     for other in agents[1:]:
         if other.options != first.options:

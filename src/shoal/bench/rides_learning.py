@@ -1,11 +1,13 @@
 """What the trained ride negotiator is worth on held-out days, against the policies to beat; every seed stored.
 
-Training seeds and baselines are played one after another on the same days, and stored as soon as each is priced, so
-that the study goes on where it was stopped. Figures below the full number of seeds are figures, not a verdict.
+Training seeds, baselines and yardsticks are played one after another on the same days, and stored as soon as each is
+played and again when it is priced by the reference, so that the study goes on where it was stopped. A work folder
+keeps runs, days and the reference's routes between sittings. Figures below the full number of seeds are no verdict.
 """
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable
 from io import StringIO
@@ -21,86 +23,109 @@ from shoal.bench.rows import Row
 NAME, DAYS, SEED = "rides_learning", 900, 2026
 SEEDS = tuple(range(101, 106))
 BASELINES = ("max-change", "myopic", "myopic:pooled", "lookahead", "lookahead:pooled")
+YARDSTICKS = {"taught": DAYS, "rollout": 200, "hindsight": 200}  # and on how many of the days
 OWN_ITERATIONS, REFERENCE = 300, (1000, 1)  # of the own oracle; iterations and searches of the reference
+Parts = list[dict[str, Any]]
 
 
 def rows(say: Callable[[str], None], full: bool) -> list[Row]:
     """The stored result, marked as such; with `full` it is made again."""
     if full:
-        return summarise(study([], say, lambda parts: None))
+        with tempfile.TemporaryDirectory() as folder:
+            return summarise(study([], Path(folder), say, lambda parts: None))
     result = stored.read(NAME)
     return summarise([]) if result is None else stored.as_stored(summarise(result["parts"]), result)
 
 
 def study(
-    parts: list[dict[str, Any]],
-    say: Callable[[str], None],
-    keep: Callable[[list[dict[str, Any]]], None],
-    reference: bool = True,
-) -> list[dict[str, Any]]:
+    parts: Parts, work: Path, say: Callable[[str], None], keep: Callable[[Parts], None], reference: bool = True
+) -> Parts:
     """`parts` and those still wanting, made now: own prices of everything first, then the reference's."""
     parts = [part for part in parts if part["settings"] == settings_hash("rides")]
-    with tempfile.TemporaryDirectory() as folder:
-        for name in (*BASELINES, *(f"seed {seed}" for seed in SEEDS)):
-            if name not in {part["name"] for part in parts}:
-                parts.append(_part(name, Path(folder), None))
-                say(f"{name}: net gain {_mean(parts[-1]['own']):.2f} min by the own oracle")
-                keep(parts)
-        for part in parts if reference else []:
-            if part["reference"] is None:
-                part.update(_part(part["name"], Path(folder), REFERENCE))
-                say(f"{part['name']}: net gain {_mean(part['reference']):.2f} min by the reference")
-                keep(parts)
+    work.mkdir(parents=True, exist_ok=True)
+    for name in (*(f"seed {seed}" for seed in SEEDS), *BASELINES, *YARDSTICKS):
+        if name not in {part["name"] for part in parts}:
+            parts.append(_played(name, work))
+            say(f"{name}: net gain {np.mean(parts[-1]['own']):.2f} min by the own oracle")
+            keep(parts)
+    for part in parts if reference else []:
+        if part["reference"] is None and _days(part["name"], work).exists():
+            part["reference"] = net_min = _priced(part["name"], work)
+            say(f"{part['name']}: net gain {np.mean(net_min):.2f} min by the reference")
+            keep(parts)
     return parts
 
 
-def _mean(values: list[float] | None) -> float:
-    return sum(values) / len(values) if values else 0.0
+def _run(seed: int, work: Path) -> tuple[str, dict[str, Any]]:
+    """The run of this seed with the present settings, trained now unless the work folder has it."""
+    from shoal.runs.disk import replace_atomically
+    from shoal.train import train
+
+    done = work / f"seed-{seed}-{settings_hash('rides')}.json"
+    if not done.exists():
+        result = train("rides", seed=seed, runs_dir=str(work), stream=StringIO())
+        facts = {"days_trained": result.episodes, "train_cpu_s": round(result.cpu_s, 1)}
+        replace_atomically(done, json.dumps({"run": Path(result.run).name, **facts}).encode())
+    found: dict[str, Any] = json.loads(done.read_text())
+    return found.pop("run"), found
 
 
-def _part(name: str, folder: Path, reference: tuple[int, int] | None) -> dict[str, Any]:
-    """One policy on all days: its net gain a day by both prices, what it asked of riders, what failed."""
+def _days(name: str, work: Path) -> Path:
+    return work / f"{name.replace(' ', '-').replace(':', '-')}-{settings_hash('rides')}.npz"
+
+
+def _played(name: str, work: Path) -> dict[str, Any]:
+    """One policy on its days: its net gain a day by the own oracle, what it asked of riders, what failed."""
     from shoal.negotiator import Negotiator
     from shoal.tasks.rides.commands import baseline
     from shoal.tasks.rides.contest import contest
     from shoal.tasks.rides.options import RidesOptions
-    from shoal.tasks.rides.routing.reference import Reference
+    from shoal.tasks.rides.played import BASE
     from shoal.tasks.rides.scores import summary
-    from shoal.tasks.rides.world import make_world
-    from shoal.train import train
     from shoal.vector.launch import usable_cores
 
-    trained = {}
-    if name.startswith("seed "):
-        result = train("rides", seed=int(name.split()[1]), runs_dir=str(folder), stream=StringIO())
-        entrant = Negotiator(result.run, runs_dir=folder).entrant()
-        trained = {"days_trained": result.episodes, "train_cpu_s": round(result.cpu_s, 1)}
-    else:
-        entrant = baseline(name)
-    options = RidesOptions()
-    solver = None
-    if reference is not None:
-        solver = Reference(make_world(options).problem, iterations=reference[0], seeds=reference[1])
-    cores = usable_cores()
+    # Whoever does not train believes of riders what the first seed learned of them.
+    seed = int(name.split()[1]) if name.startswith("seed ") else SEEDS[0]
+    run, trained = _run(seed, work)
+    agent = Negotiator(run, runs_dir=work)
+    entrant = agent.entrant() if name.startswith("seed ") else baseline(name)
     found = contest(
-        {name: entrant}, options, days=DAYS, seed=SEED, iterations=OWN_ITERATIONS, reference=solver,
-        workers=cores, threads=cores,
+        {name: entrant}, RidesOptions(), days=YARDSTICKS.get(name, DAYS), seed=SEED, iterations=OWN_ITERATIONS,
+        flexibility=agent.flexibility, threads=usable_cores(),
     )  # fmt: skip
-    if solver is not None and solver.errors:
-        raise RuntimeError(f"the reference failed on {solver.errors} days of {name}: their prices mean nothing")
-
-    def net(prices: str) -> list[float]:
-        return [round(float(value), 3) for value in found.net_min(name, prices)]
-
+    net_min = found.net_min(name, "own")
+    np.savez(
+        _days(name, work), allow_pickle=False, requests=found.played[name].requests, base=found.played[BASE].requests,
+        burden_min=found.saved_min(name, "own") - net_min,
+    )  # fmt: skip
     return {
         "name": name,
-        "own": net("own"),
-        "reference": None if reference is None else net("reference"),
+        "own": [round(float(value), 3) for value in net_min],
+        "reference": None,
         "figures": summary(found, resamples=200)["policies"][name],
         "settings": settings_hash("rides"),
-        **trained,
+        **(trained if name.startswith("seed ") else {}),
         **stored.stamp(),
     }
+
+
+def _priced(name: str, work: Path) -> list[float]:
+    """Net gain of the same days by the reference."""
+    from shoal.tasks.rides.options import RidesOptions
+    from shoal.tasks.rides.routing.reference import Reference
+    from shoal.tasks.rides.world import make_world
+    from shoal.vector.launch import usable_cores
+
+    solver = Reference(
+        make_world(RidesOptions()).problem, REFERENCE[0], REFERENCE[1], cache=work / "reference.cache"
+    )  # fmt: skip
+    with np.load(_days(name, work), allow_pickle=False) as days:
+        mine, base, burden_min = (days[part] for part in ("requests", "base", "burden_min"))
+    cost_s = np.array([one.cost_s for one in solver.price([*base, *mine], workers=usable_cores())])
+    if solver.errors:
+        raise RuntimeError(f"the reference failed on {solver.errors} days of {name}: their prices mean nothing")
+    net_min = (cost_s[: len(base)] - cost_s[len(base) :]) / 60.0 - burden_min
+    return [round(float(value), 3) for value in net_min]
 
 
 def summarise(parts: list[dict[str, Any]]) -> list[Row]:
@@ -113,7 +138,7 @@ def summarise(parts: list[dict[str, Any]]) -> list[Row]:
         title = f"rides: trained agent less the best baseline, net gain a day, by the {prices} prices"
         nets = {part["name"]: np.array(part[prices]) for part in made if part[prices] is not None}
         runs = np.array([net for name, net in nets.items() if name.startswith("seed ")])
-        others = {name: net for name, net in nets.items() if not name.startswith("seed ")}
+        others = {name: net for name, net in nets.items() if name in BASELINES}
         if not len(runs) or len(others) < len(BASELINES):
             note = f"{len(runs)} of {len(SEEDS)} seeds stored: python benchmarks/{NAME}.py goes on"
             found.append(Row(title, None, "min", 0.0 if prices == "reference" else None, note=note))
@@ -126,4 +151,31 @@ def summarise(parts: list[dict[str, Any]]) -> list[Row]:
             f"{others[best].mean():.2f}; {len(runs)} seeds: " + ", ".join(f"{net.mean():.2f}" for net in runs)
         )
         found.append(Row(title, gain["low"], "min", bar, note=note))
+        found += _yardsticks(prices, runs, others[best], best, nets)
+    return found
+
+
+def _yardsticks(prices: str, runs: Any, best: Any, name: str, nets: dict[str, Any]) -> list[Row]:
+    """Rollout against lookahead, hindsight against everybody, training against what it started from."""
+    from shoal.tasks.rides.scores import Bootstrap
+
+    found = []
+
+    def row(title: str, minus: Any, bar: float | None) -> None:
+        gain = Bootstrap(minus.shape[-1]).mean(np.atleast_2d(minus))
+        note = f"[{gain['low']:.2f}, {gain['high']:.2f}] over {minus.shape[-1]} days"
+        found.append(Row(f"rides: {title}, by the {prices} prices", gain["mean"], "min", bar, note=note))
+
+    if "taught" in nets:
+        row("trained agent less what it started from", runs - nets["taught"], None)
+    judged = 0.0 if prices == "reference" else None
+    if "rollout" in nets:
+        count = len(nets["rollout"])
+        looked = max((nets[one][:count] for one in BASELINES if one.startswith("lookahead")), key=np.mean)
+        row("rollout less lookahead", nets["rollout"] - looked, judged)
+        row("trained agent less rollout", runs[:, :count] - nets["rollout"], None)
+    if "hindsight" in nets:
+        count = len(nets["hindsight"])
+        others = [net[:count] for one, net in nets.items() if one != "hindsight" and len(net) >= count]
+        row("hindsight less the best of all", nets["hindsight"] - max(others, key=np.mean), judged)
     return found

@@ -23,7 +23,8 @@ from shoal.runs.provenance import cores_usable
 
 Say = Callable[[str], None]
 NUM_ENVS, THREADS = 256, 2
-STEP_BARS = {"insertion": 3300.0, "pooled": 900.0}  # environment steps/s on two cores
+# By prices and sampled futures: environment steps/s on two cores
+STEP_BARS = {("insertion", 0): 3300.0, ("pooled", 0): 900.0, ("pooled", 8): None}
 EPOCH_BAR_S, MEMORY_BAR_MB, GROWTH_BAR, OFFER_BAR_MS = 10.0, 1536.0, 1.05, 50.0
 SIZES = {1: 20, 64: 3, 256: 3, 1024: 2}  # environments: epochs measured
 OFFERS = 30
@@ -37,10 +38,12 @@ def rows(say: Say) -> list[Row]:
 def steps(say: Say, num_envs: int = NUM_ENVS) -> list[Row]:
     """Environment steps a second: random offers, both days planned, menus and observations made."""
     found = []
-    for prices, bar in STEP_BARS.items():
+    for (prices, futures), bar in STEP_BARS.items():
         name = f"rides environment steps, {num_envs} environments, K=30, {prices} prices, {THREADS} threads"
+        name += f", {futures} sampled futures" if futures else ""
+        seen = {"prices": prices, "futures": futures, "num_envs": num_envs}
         try:
-            one = in_fresh_process("shoal.bench.rides_speed:step_rates", 300.0, prices=prices, num_envs=num_envs)
+            one = in_fresh_process("shoal.bench.rides_speed:step_rates", 300.0, **seen)
         except RuntimeError as error:  # the other rows are still worth having
             found.append(Row(name, None, "steps/s", bar, note=f"failed: {str(error).strip().splitlines()[-1]}"))
             continue
@@ -51,12 +54,13 @@ def steps(say: Say, num_envs: int = NUM_ENVS) -> list[Row]:
     return found
 
 
-def step_rates(prices: str, num_envs: int, rounds: int = 3) -> dict[str, Any]:
+def step_rates(prices: str, futures: int, num_envs: int, rounds: int = 3) -> dict[str, Any]:
     """In a process of its own: whole days, once unmeasured, then `rounds` times."""
     from shoal.tasks.rides.env import RidesVectorEnv
     from shoal.tasks.rides.options import RidesOptions
 
-    env = RidesVectorEnv(num_envs, RidesOptions(prices=prices), threads=THREADS)  # type: ignore[arg-type]
+    options = RidesOptions(prices=prices, futures=futures)  # type: ignore[arg-type]
+    env = RidesVectorEnv(num_envs, options, threads=THREADS)
     env.reset(seed=0)
     actions = np.random.default_rng(0).integers(0, 16, (env.options.customers, num_envs))
     for step in range(4):
@@ -109,11 +113,12 @@ def epoch_times(num_envs: int, epochs: int, **options: Any) -> dict[str, Any]:
 
     from shoal.learn.learner import Learner
     from shoal.learn.sizing import choose_threads
-    from shoal.tasks.presets import auto_scaled, config_for
+    from shoal.tasks.presets import config_for
     from shoal.train import make_envs
 
-    seen = json.dumps({"prices": "insertion"})
-    config, _ = auto_scaled(config_for("rides", num_envs=NUM_ENVS, auto_scale=True, env_kwargs=seen, **options))
+    seen = json.dumps({"prices": "insertion", "futures": 0})
+    update = {"policy_epochs": 8, "value_epochs": 30, "minibatch_size": 128, "learning_rate": 5e-4} | options
+    config = config_for("rides", num_envs=NUM_ENVS, env_kwargs=seen, **update)
     torch.set_num_threads(choose_threads(config.ppo))
     turns: list[dict[str, float]] = []
     collect_s: list[float] = []

@@ -17,7 +17,7 @@ class ContestArgs:
     """Policies on the same held-out days and riders."""
 
     policy: tuple[str, ...] = ()
-    """Baselines to play: none, random, everything, fixed, max-change, max-expected, myopic, myopic:pooled, lookahead,
+    """Baselines to play: none, random, everything, fixed, max-change, max-expected, myopic, myopic:pooled, lookahead, taught,
     rollout, informed, hindsight. Beside a run, none, max-change, myopic (both prices) and lookahead
     are played anyway."""
     days: int = 900
@@ -40,6 +40,14 @@ class ContestArgs:
     """Folder for the pictures; a run's go to its own folder anyway."""
     runs_dir: str = "runs"
     """Folder that holds the run folders."""
+
+
+@dataclass(frozen=True)
+class RunContestArgs(ContestArgs):
+    """Trained runs and baselines on the same held-out days and riders."""
+
+    futures: int | None = None
+    """Futures that the runs sample before each offer; default: 32, or none if trained without."""
 
 
 def is_rides(args: list[str]) -> bool:
@@ -66,11 +74,13 @@ def evaluate(args: list[str], as_json: bool) -> int:
         args = args[1:]
     if runs == ["rides"]:
         return _evaluate_policies(args, as_json)
-    given = parse(ContestArgs, args, "shoal evaluate RUN [RUN...]")
+    given = parse(RunContestArgs, args, "shoal evaluate RUN [RUN...]")
     from shoal.report import write_report
     from shoal.rides_report import evaluate_runs
 
-    results, folders = evaluate_runs(runs, **_settings(given), policies=given.policy, runs_dir=given.runs_dir)
+    results, folders = evaluate_runs(
+        runs, **_settings(given), policies=given.policy, runs_dir=given.runs_dir, futures=given.futures
+    )
     pages = [write_report(folder) for folder in folders]
     _show(results, as_json, [f"report   {page}" for page in pages])
     return 0

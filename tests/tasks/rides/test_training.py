@@ -82,8 +82,10 @@ def test_policy_can_be_loaded_and_acts(tmp_path):
 
 
 def test_auto_scale_goes_through_the_two_known_settings():
-    """256 environments: 8 policy and 30 value epochs, minibatch 128, 5e-4, four times the days; all is told."""
-    scaled, lines = auto_scaled(config_for("rides", num_envs=256))
+    """From 10 policy and 40 value epochs of 64 to 8 and 30 of 128 at 256 environments, 5e-4, four times the days."""
+    scaled, lines = auto_scaled(
+        config_for("rides", num_envs=256, policy_epochs=10, value_epochs=40, minibatch_size=64)
+    )  # fmt: skip
     ppo = scaled.ppo
     assert (ppo.policy_epochs, ppo.value_epochs, ppo.minibatch_size, ppo.learning_rate) == (8, 30, 128, 5e-4)
     assert scaled.run.episodes == 4 * config_for("rides").run.episodes

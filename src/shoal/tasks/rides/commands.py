@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from shoal.tasks.rides.contest import Entrant, Policy, contest, histories_only
-from shoal.tasks.rides.options import RidesOptions
+from shoal.tasks.rides.options import FUTURES, RidesOptions
 from shoal.tasks.rides.played import BASE, Contest
 from shoal.tasks.rides.scores import KINDS, summary
 
@@ -65,7 +65,12 @@ def baseline(name: str) -> Entrant:
     """A baseline as an entrant; it sees what it needs to see: insertion prices, or with name:pooled pooled ones."""
     plain, _, argument = name.partition(":")
     priced = argument in ("insertion", "pooled")
-    seen = {"start": "lookahead" if plain == "lookahead" else "none", "prices": argument if priced else "insertion"}
+    seen: dict[str, Any] = {
+        "start": "lookahead" if plain == "lookahead" else "none",
+        "prices": argument if priced else "insertion",
+    }
+    if plain == "taught":
+        seen |= {"start": "taught", "prices": argument or "pooled", "futures": FUTURES}
     return Entrant(policy_by_name(plain if priced else name), seen)
 
 

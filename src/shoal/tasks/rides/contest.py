@@ -63,7 +63,7 @@ def contest(
     """
     if days < 1 or batch < 1:
         raise ValueError(f"expected at least 1 day and a batch of at least 1, got {days} and {batch}")
-    options = replace(options, iterations=iterations)
+    options = replace(options, iterations=iterations, futures=0)  # for who asks for none
     world = make_world(options)
     seeds = [episode_seed(seed, day, 0, Stream.EVALUATE) for day in range(days)]
     parts = -(-days // batch)

@@ -20,8 +20,9 @@ from shoal.tasks.rides.bookings import Bookings
 from shoal.tasks.rides.days import histories
 from shoal.tasks.rides.flexibility import ANSWER, FlexibilityModel, epsilon_at, hard_mask, soft_bias
 from shoal.tasks.rides.lookahead import Lookahead
-from shoal.tasks.rides.observe import MINUTES, OFFER_COLUMN, Menu, make_menu, observation_space, observe
+from shoal.tasks.rides.observe import Menu, anticipate, make_menu, observation_space, observe
 from shoal.tasks.rides.options import RidesOptions
+from shoal.tasks.rides.rollout import future_values
 from shoal.tasks.rides.routing.oracle import RoutingOracle
 from shoal.tasks.rides.routing.problem import NO_CHANGE, NUM_OFFERS, OFFER_MIN
 from shoal.tasks.rides.world import World, make_world
@@ -273,10 +274,9 @@ class RidesVectorEnv(gym.vector.VectorEnv[Any, Any, Array]):
             extra_s, status = self.oracle.insertion_menu(bookings.plans, request, options.offer_effect)
         self.menu = make_menu(bookings, extra_s, status, self._p_accept())
         obs = observe(bookings, self.days, self.menu)
-        if self.lookahead is not None:
-            value_min = self.lookahead.values(obs)
-            expected = self.menu.expected_min(value_min, *options.burden_rates)
-            obs["offers"][:, :, OFFER_COLUMN["lookahead"]] = expected / MINUTES
+        value_min = None if self.lookahead is None else self.lookahead.values(obs)
+        future_min = future_values(self, options.futures) if options.futures else None
+        anticipate(obs, self.menu, value_min, future_min, options.burden_rates)
         free = self._ignores_mask()
         obs["bias"] = np.zeros((self.num_envs, NUM_OFFERS), np.float32)
         obs["action_mask"] = np.ones((self.num_envs, NUM_OFFERS), np.int8)

@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 _HERE = Path(__file__).parent
 # An accepted offer's worth does not depend on how likely it was to be accepted.
 _OFFER_INPUTS = [OFFER_COLUMN[name] for name in ("earlier", "later", "feasible", "saving")]
-_CONTEXT_INPUTS = [index for index, name in enumerate(CONTEXT) if not name.startswith("p_")]
+_CONTEXT_INPUTS = [index for index, name in enumerate(CONTEXT) if not name.startswith(("p_", "futures"))]
 
 
 @dataclass(frozen=True)

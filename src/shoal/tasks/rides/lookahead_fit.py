@@ -124,26 +124,6 @@ def fit_lookahead(
     return Lookahead(weights, tuple(layer.bias.detach().numpy() for layer in linear)), scores
 
 
-def fit_worth(
-    network: Any, branches: Branches, lookahead: Lookahead, *, seed: int = 0, epochs: int = 12, device: str = "cpu"
-) -> dict[str, float]:
-    """Teach a RidesNetwork's policy what offers are worth beyond the lookahead's estimate, in place."""
-    import torch
-
-    from shoal.tasks.rides.observe import MINUTES
-
-    day = np.arange(len(branches.tried))[:, None]
-    known = lookahead.values(branches.obs)[day, branches.tried]
-    flat = np.concatenate([branches.obs[name].reshape(len(day), -1) for name in network.slices], 1).astype(np.float32)
-    data = {"features": flat, "tried": branches.tried, "known": known.astype(np.float32)}
-
-    def predict(part: dict[str, Any]) -> Any:
-        worth = network.worth(part["features"]) * MINUTES
-        return part["known"] + torch.gather(worth, 1, part["tried"])
-
-    return _fit(network, predict, data, branches.gain_min, seed, epochs, device)
-
-
 def _fit(
     model: Any, predict: Any, data: dict[str, Array], target_min: Array, seed: int, epochs: int, device: str
 ) -> dict[str, float]:

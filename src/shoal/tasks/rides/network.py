@@ -8,6 +8,7 @@ as it acted.
 
 from __future__ import annotations
 
+import functools
 import math
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,11 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from shoal.tasks.rides.observe import ACCEPTED, CONTEXT, MINUTES, OFFER_COLUMN, OFFERS
+from shoal.tasks.rides.observe import observation_space as space_of_days
 from shoal.vector.layout import Layout
 
 _HERE = Path(__file__).parent
+_TAUGHT_WIDTH = 64
 _P_ACCEPT, _IS_CHANGE = OFFER_COLUMN["p_accept"], OFFER_COLUMN["is_change"]
 _BEST = [OFFER_COLUMN["myopic"], OFFER_COLUMN["lookahead"]]
 
@@ -125,4 +128,12 @@ def make_network(
     network = RidesNetwork(observation_space, width=width, start=start, temperature=start_temperature)
     if start == "taught":
         network.learn_from(_HERE / f"taught_{prices}.npz")
+    return network
+
+
+@functools.lru_cache(maxsize=8)
+def taught_network(customers: int, prices: str) -> RidesNetwork:
+    """The network that ships with shoal, for days of any number of customers."""
+    network = RidesNetwork(space_of_days(customers), width=_TAUGHT_WIDTH, start="taught", temperature=1.0)
+    network.learn_from(_HERE / f"taught_{prices}.npz")
     return network

@@ -40,13 +40,14 @@ CONTEXT = (
     ),
     *("demand_before", "demand_after", "demand_near", "close_before", "close_after", "agreed_before", "agreed_after"),
     *("near_before", "near_after", "demand_pickup", "demand_dropoff"),
-    *("central_pickup", "central_dropoff", "price", "feasible", "p_earlier", "p_later", "p_both"),
+    *("central_pickup", "central_dropoff", "price", "feasible", "p_earlier", "p_later", "p_both", "futures"),
 )
 OFFERS = (
     *("earlier", "later", "is_change", "feasible", "saving", "p_accept", "myopic", "lookahead"),
-    *("p_earlier", "p_later", "p_saving", "p_refuse"),
+    *("p_earlier", "p_later", "p_saving", "p_refuse", "value", "future"),
 )
 OFFER_COLUMN = {name: index for index, name in enumerate(OFFERS)}
+_FUTURES = CONTEXT.index("futures")
 SAVING_CAP_MIN = 60.0
 MINUTES = 10.0  # scale of savings and scores
 TIME_S = 3600.0
@@ -96,7 +97,7 @@ def make_menu(bookings: Bookings, extra_s: Array, status: Array, p_accept: Array
 
 
 def observe(bookings: Bookings, days: Days, menu: Menu) -> dict[str, Array]:
-    """`accepted` [N, C, 6], `context` [N, 29] and `offers` [N, 16, 12]; the `lookahead` column is left at 0."""
+    """`accepted` [N, C, 6], `context` [N, 30] and `offers` [N, 16, 14]; what looks ahead is 0 until `anticipate`."""
     world, rows = bookings.world, np.arange(bookings.num_days)
     travel = world.problem.travel_s
     current = bookings.now(bookings.requests)
@@ -146,6 +147,7 @@ def observe(bookings: Bookings, days: Days, menu: Menu) -> dict[str, Array]:
             p[:, 0],
             p[:, 15],
             p[:, 3],
+            np.zeros(len(p)),
         ]
     ).astype(np.float32)
 
@@ -155,8 +157,29 @@ def observe(bookings: Bookings, days: Days, menu: Menu) -> dict[str, Array]:
     offers = np.empty((n, NUM_OFFERS, len(OFFERS)), np.float32)
     parts: tuple[Any, ...] = (
         *(OFFER_EARLIER_MIN / 30.0, OFFER_LATER_MIN / 30.0, OFFER_MIN > 0, menu.feasible, saving, p, myopic, 0.0),
-        *(p * OFFER_EARLIER_MIN / 30.0, p * OFFER_LATER_MIN / 30.0, p * saving, 1 - p),
+        *(p * OFFER_EARLIER_MIN / 30.0, p * OFFER_LATER_MIN / 30.0, p * saving, 1 - p, 0.0, 0.0),
     )
     for column, part in enumerate(parts):
         offers[:, :, column] = part
     return {"accepted": accepted, "context": context, "offers": offers}
+
+
+def anticipate(
+    obs: dict[str, Array], menu: Menu, value_min: Array | None, future_min: Array | None, rates: tuple[float, float]
+) -> None:
+    """Write into an observation what offers are worth by the day's end if accepted, float64[N, 16] each.
+
+    `value_min` as the lookahead predicts it, `future_min` [N, futures, 16] as sampled futures say; None: not asked.
+    """
+    offers = obs["offers"]
+    if value_min is not None:
+        offers[:, :, OFFER_COLUMN["lookahead"]] = menu.expected_min(value_min, *rates) / MINUTES
+        offers[:, :, OFFER_COLUMN["value"]] = value_min / MINUTES
+    if future_min is not None:
+        note_futures(obs, future_min.mean(1), future_min.shape[1])
+
+
+def note_futures(obs: dict[str, Array], mean_min: Array, futures: Any) -> None:
+    """Write the mean over futures [N, 16] into an observation, and how far it may be trusted."""
+    obs["offers"][:, :, OFFER_COLUMN["future"]] = mean_min / MINUTES
+    obs["context"][:, _FUTURES] = futures / (futures + 8)

@@ -10,6 +10,7 @@ from shoal.vector.seeding import Stream
 if TYPE_CHECKING:
     from shoal.tasks.rides.env import RidesVectorEnv
 
+FUTURES = 32  # sampled before each offer in evaluation and at the desk, where time matters less than in training
 BURDENS = {"default": (0.05, 1.0), "easy": (0.02, 0.5)}  # (patience, refusal): docs/rides.md says why
 
 
@@ -48,9 +49,12 @@ class RidesOptions:
     iterations: int = 30
     """Ruin-and-recreate iterations of the routing oracle after each request (300 for evaluation)."""
     lookahead: str = ""
-    """Weights of the lookahead (.npz, `shoal rides fit`); default: those that come with shoal."""
+    """Weights of the lookahead (.npz, made by shoal.tasks.rides.lookahead_fit); default: those that come with shoal."""
     prices: Literal["insertion", "pooled"] = "pooled"
     """Prices of the 16 offers that the agent sees: pooled ones are three times slower and far more telling."""
+    futures: int = 8
+    """Futures of the day sampled before each offer, in which all 16 are priced (32 for evaluation). 0: none, ten times
+    as fast."""
     knowledge: Literal["learned", "true", "prior"] = "learned"
     """Where P(accept) comes from: learned from answers, the truth, or the mix of types alone."""
     history: int = 10
@@ -65,7 +69,7 @@ class RidesOptions:
     """Share of steps that ignore the mask at first; falls to 0 linearly over training."""
     start: Literal["none", "myopic", "lookahead", "taught"] = "taught"
     """The policy that training starts from: logits begin as its scores over --start-temperature. taught: the lookahead
-    and what a network of ours was taught about it on branched days."""
+    and what a network of ours was taught about sampled futures."""
     start_temperature: float = 0.15
     """Minutes of expected net gain that multiply an offer's odds by e at the start."""
     background: bool = True
@@ -74,7 +78,7 @@ class RidesOptions:
     def __post_init__(self) -> None:
         object.__setattr__(self, "type_mix", tuple(self.type_mix))  # JSON knows lists only
         for name, least in (("customers", 1), ("vehicles", 1), ("capacity", 1), ("population", 2), ("history", 0),
-                            ("iterations", 0)):  # fmt: skip
+                            ("iterations", 0), ("futures", 0)):  # fmt: skip
             if getattr(self, name) < least:
                 raise ValueError(f"expected --{name} of at least {least}, got {getattr(self, name)}")
         for name in ("patience", "refusal", "kappa"):

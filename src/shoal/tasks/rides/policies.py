@@ -159,6 +159,24 @@ def lookahead() -> Policy:
     return choose
 
 
+def taught() -> Policy:
+    """What training starts from by default: the network as it was taught from sampled futures."""
+
+    def choose(env: RidesVectorEnv, obs: dict[str, Array]) -> Array:
+        import torch
+
+        from shoal.tasks.rides.network import taught_network
+
+        if env.lookahead is None:
+            raise ValueError(f"taught: expected an environment with start='taught', got {env.options.start!r}")
+        network = taught_network(env.options.customers, env.options.prices)
+        parts = [torch.from_numpy(obs[name].reshape(env.num_envs, -1)) for name in network.slices]
+        with torch.inference_mode():
+            return np.asarray(network.policy(torch.cat(parts, 1)).argmax(1).numpy())
+
+    return choose
+
+
 def informed() -> Policy:
     """Knows the answers: of what the rider would accept, the largest saving on the menu less the burden."""
 
@@ -195,6 +213,7 @@ POLICIES: dict[str, Callable[..., Policy]] = {
     "max-expected": max_expected,
     "myopic": myopic,
     "lookahead": lookahead,
+    "taught": taught,
     "rollout": rollout,
     "informed": informed,
     "hindsight": hindsight,

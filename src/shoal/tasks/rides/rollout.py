@@ -38,6 +38,10 @@ FUTURES = 24
 # at equal cost: with fewer the savings are overstated, with more there is time for too few futures.
 BUILD_ITERATIONS = 2
 PRICE_ITERATIONS = 30
+# For features, which a network weighs: what a minute of CPU time tells most, by how well it and the lookahead predict
+# the mean of 64 thorough futures together.
+QUICK_BUILD_ITERATIONS = 1
+QUICK_PRICE_ITERATIONS = 10
 TRUST = 0.9  # about the slope of what offers saved in the end on what futures promised, on the same branches
 POOL_DAYS = 2048
 GENEROUS = 0.7  # P(accept) from which a future's rider is asked
@@ -73,32 +77,42 @@ def rollout_scores(
     return env.menu.expected_min(value_min, *env.options.burden_rates)
 
 
-def future_values(env: RidesVectorEnv, futures: int, build: int, price: int) -> Array:
-    """Minutes that each accepted offer saves by the day's end in each sampled future, float64[N, futures, 16]."""
-    rows, chunk = np.arange(env.num_envs), max(1, _MOST_ROWS // futures)
-    return np.concatenate(
-        [_values(env, rows[low : low + chunk], futures, build, price) for low in range(0, len(rows), chunk)]
-    )
+def future_values(
+    env: RidesVectorEnv,
+    futures: int,
+    build: int = QUICK_BUILD_ITERATIONS,
+    price: int = QUICK_PRICE_ITERATIONS,
+    first: int = 0,
+) -> Array:
+    """Minutes that each accepted offer saves by the day's end in each sampled future, float64[N, futures, 16].
+
+    Zeros for days that have ended. A day's futures are the same whatever is beside it, and the first of many are those
+    of a few; `first` numbers them from there, for others that are independent of these.
+    """
+    rows, chunk = np.flatnonzero(env.bookings.t < env.bookings.customers), max(1, _MOST_ROWS // futures)
+    values = np.zeros((env.num_envs, futures, NUM_OFFERS))
+    for low in range(0, len(rows), chunk):
+        part = rows[low : low + chunk]
+        values[part] = _values(env, part, np.arange(first, first + futures), build, price)
+    return values
 
 
-def _values(env: RidesVectorEnv, days: Array, futures: int, build: int, price: int) -> Array:
+def _values(env: RidesVectorEnv, days: Array, numbers: Array, build: int, price: int) -> Array:
     bookings, oracle = env.bookings, env.oracle
     customers, effect = bookings.customers, env.options.offer_effect
-    pool = future_days(env.options)
+    pool, futures = future_days(env.options), len(numbers)
     with np.errstate(over="ignore"):
         # A key belongs to the future, not to the offer: all offers meet the same futures and the same search.
-        keys = mix(mix(bookings.step_keys()[days] + _FUTURE)[:, None] + np.arange(futures, dtype=np.uint64)).ravel()
+        keys = mix(mix(bookings.step_keys()[days] + _FUTURE)[:, None] + numbers.astype(np.uint64)).ravel()
     which = ((keys >> np.uint64(32)) * np.uint64(len(pool)) >> np.uint64(32)).astype(np.int64)
     request = np.repeat(bookings.now(bookings.requests)[days], futures)
-    step = np.repeat(np.minimum(bookings.t, customers - 1)[days], futures)
+    step = np.repeat(bookings.t[days], futures)
 
     plans = Plans(env.world.problem, len(which), customers)
     plans.copy_rows(bookings.plans, np.repeat(days, futures), slice(None))
-    over = np.repeat(bookings.t[days] >= customers, futures)  # a day that has ended has nothing left to decide
-    plans.clear(over)
     for t in range(int(step.min()) + 1, customers):
         # Who finds no place is left out of this future, for all offers alike: hence no escalation.
-        oracle.add(plans, pool[which, t], keys, build, escalate=(), active=(step < t) & ~over)
+        oracle.add(plans, pool[which, t], keys, build, escalate=(), active=step < t)
     menu = oracle.pooled_menu(plans, request, keys, effect, iterations=price)
     away_s = plans.cost_s + turned_away_s(env.world.problem, request)
     total_s = np.where(menu.status == Status.OK, menu.cost_s, away_s[:, None])
