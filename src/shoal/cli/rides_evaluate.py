@@ -17,8 +17,8 @@ class ContestArgs:
     """Policies on the same held-out days and riders."""
 
     policy: tuple[str, ...] = ()
-    """Baselines to play: none, random, everything, fixed, max-change, max-expected, myopic, myopic:pooled, lookahead, taught,
-    rollout, informed, hindsight. Beside a run, none, max-change, myopic (both prices) and lookahead
+    """Baselines to play: none, random, everything, fixed, max-change, max-expected, myopic, myopic:pooled, lookahead,
+    taught, rollout, informed, hindsight. Beside a run, none, max-change, myopic (both prices) and lookahead
     are played anyway."""
     days: int = 900
     """Held-out days."""

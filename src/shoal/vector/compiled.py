@@ -22,7 +22,8 @@ from shoal.vector.environment import CompiledEnv, layout
 from shoal.vector.errors import DtypeError, EnvRaised, NotFinite, ShapeError
 from shoal.vector.infos import FinalInfos
 from shoal.vector.seeding import Stream, env_keys
-from shoal.vector.threads import Pool, worthwhile
+from shoal.vector.team import Team
+from shoal.vector.threads import worthwhile
 
 __all__ = ["CompiledEnv", "CompiledVectorEnv"]
 
@@ -81,7 +82,7 @@ class CompiledVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self._seeds: list[int] | None = None  # per environment; None before the first reset
         # The last observation of each episode that ended in the last step; other rows are not initialised.
         self.final_obs: Any = None
-        self._pool: Pool | None = None
+        self._team: Team | None = None
         self._trial: list[float] | None = [] if threads == "auto" else None  # seconds of the first steps
         self._set_threads(1 if threads == "auto" else threads)
 
@@ -128,12 +129,10 @@ class CompiledVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         own[...] = actions if fits else self._castable(actions)
         # Every result is a fresh array: an np.empty costs 0.1 us, and the next step overwrites nothing.
         obs, mask = self._empty() if out is None else self._checked(out)
-        final_obs, final_mask = self._empty()
-        rewards, terminated, truncated = np.empty(n, _FLOAT32), np.empty(n, _BOOL), np.empty(n, _BOOL)
-        arguments = (self._slot_bytes, own, obs, mask, final_obs, final_mask, rewards, terminated, truncated,
-                     self._config_bytes)  # fmt: skip
+        arguments = self._arguments(obs, mask)
+        final_obs, final_mask, rewards, terminated, truncated = arguments[4:9]
         try:
-            if self._pool is None and self._trial is None:
+            if self._team is None and self._trial is None:
                 ended = self.kernels.step(*arguments, 0, n)
             else:
                 ended = self._step_in_threads(arguments)
@@ -203,6 +202,13 @@ class CompiledVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         obs = np.empty(self._obs_shape, self._obs_dtype)
         return obs, np.empty(self._no_mask.shape, _INT8) if self._masked else self._no_mask
 
+    def _arguments(self, obs: np.ndarray, mask: np.ndarray) -> tuple[Any, ...]:
+        """The arrays of a step, as the kernel takes them; what it writes beside the observations is new."""
+        n = self.num_envs
+        rewards, terminated, truncated = np.empty(n, _FLOAT32), np.empty(n, _BOOL), np.empty(n, _BOOL)
+        return (self._slot_bytes, self._actions, obs, mask, *self._empty(), rewards, terminated, truncated,
+                self._config_bytes)  # fmt: skip
+
     def _checked(self, out: Any) -> tuple[np.ndarray, np.ndarray]:
         """The caller's arrays: a kernel writes into them blindly, so they must fit."""
         if not self._masked:
@@ -232,20 +238,20 @@ class CompiledVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self._seeds = [new if take else kept for new, kept, take in zip(seeds, old, chosen, strict=True)]
 
     def _set_threads(self, count: int) -> None:
-        if self._pool is not None:
-            self._pool.close()
-        self.threads = count
-        self._pool = Pool(self.num_envs, count) if count > 1 else None
-        if self._pool is not None:
-            weakref.finalize(self, self._pool.close)
+        if self._team is not None:
+            self._team.close()
+        self.threads, self._team = count, None
+        if count > 1:
+            self._team = Team(self.kernels.step, self._arguments(*self._empty()), self.num_envs, count)
+            weakref.finalize(self, self._team.close)
 
     def _step_in_threads(self, arguments: tuple[Any, ...]) -> int:
         """The step kernel over the pool; with threads="auto", also the trial that decides on one."""
         started = time.perf_counter()
-        if self._pool is None:
+        if self._team is None:
             ended: int = self.kernels.step(*arguments, 0, self.num_envs)
         else:
-            results = self._pool.run(self.kernels.step, arguments)
+            results = self._team.run(arguments)
             faults = [result for result in results if result < 0]
             ended = max(faults) if faults else sum(results)  # of several faults, the lowest environment's
         if self._trial is not None:

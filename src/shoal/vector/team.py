@@ -1,0 +1,203 @@
+"""Threads that step a compiled environment together, and talk to each other without the GIL.
+
+A plain Python thread that is woken needs 50 us to wake and then the GIL, which whoever woke it holds: as long as a
+step of 4,096 cheap environments takes. So a member of the team stays in machine code between steps: it looks
+for the next one for about LOOK_S before it goes to sleep, and takes the arrays of a step by their addresses. Looking is
+bounded: a team that is not asked for anything sleeps.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+LOOK_S = 100e-6
+_PAUSE_S = 50e-9  # about what one look costs
+_LOOKS = round(LOOK_S / _PAUSE_S)
+_POLL_S = 50e-6  # how often the leader looks for a member that is late
+# Words of `control`, a cache line of 8 for the leader and for each member: the number of the step to take; of the
+# last one taken, what came of it, and whether the member sleeps. After them the addresses of the arrays of a step.
+_LINE, _TURN, _DONE, _RESULT, _ASLEEP = 8, 0, 0, 1, 2
+_CALLED = 2  # in the place of "asleep": the leader has seen it, and wakes the member
+_CHANGING = 7  # obs, mask, final_obs, final_mask, rewards, terminated, truncated: other arrays in every step
+WAKE = -(2**62)  # what the leader's part returns when members must be woken first
+
+
+class Team:
+    """Steps ranges of environments in `count` threads, of which the caller is one.
+
+    `step` is the compiled step kernel; `arguments` are arrays as it takes them, for their types and shapes, of which
+    the slots, the actions and the config stay the same for ever.
+    """
+
+    def __init__(self, step: Any, arguments: tuple[Any, ...], total: int, count: int) -> None:
+        edges = [total * k // count for k in range(count + 1)]
+        self._ranges = list(itertools.pairwise(edges))
+        self._lead, self._follow = _parts(step)
+        self._examples = arguments
+        self._control = np.zeros(_LINE * count + _CHANGING, np.int64)
+        self._errors: list[BaseException | None] = [None] * count
+        self._closing = False
+        self._wake = [threading.Lock() for _ in range(count)]  # one-slot signals: released by the leader
+        for lock in self._wake:
+            lock.acquire()
+        self._threads = [
+            threading.Thread(target=self._work, args=(k,), name=f"shoal-step-{k}", daemon=True) for k in range(1, count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def run(self, arguments: tuple[Any, ...]) -> list[int]:
+        """Step everything; one result per range. An exception of any range is raised, when all have finished."""
+        control, members = self._control, len(self._threads)
+        low, high = self._ranges[0]
+        error: BaseException | None = None
+        result = 0
+        try:
+            result = self._lead(control, members, False, *arguments, low, high)
+            if result == WAKE:
+                for k in range(1, members + 1):
+                    self._rouse(k)
+                result = self._lead(control, members, True, *arguments, low, high)
+        except BaseException as raised:  # first the others have to finish: they write into arrays being read
+            error = raised
+        turn = control[_TURN]
+        for k in range(1, members + 1):
+            while control[_LINE * k + _DONE] != turn:
+                try:
+                    self._rouse(k)  # an exception may have come before it was
+                    time.sleep(_POLL_S)
+                except KeyboardInterrupt as interrupt:
+                    error = interrupt
+        for raised_there in (error, *self._errors):
+            if raised_there is not None:
+                self._errors = [None] * len(self._errors)
+                raise raised_there
+        return [result, *(int(control[_LINE * k + _RESULT]) for k in range(1, members + 1))]
+
+    def close(self) -> None:
+        """End the threads and wait for them."""
+        self._closing = True
+        for lock in self._wake[1:]:
+            lock.release()
+        for thread in self._threads:
+            thread.join()
+        self._threads, self._wake = [], []
+
+    def _rouse(self, k: int) -> None:
+        if self._control[_LINE * k + _ASLEEP] == _CALLED:
+            self._control[_LINE * k + _ASLEEP] = 0
+            self._wake[k].release()
+
+    def _work(self, k: int) -> None:
+        control = self._control
+        while not self._closing:
+            try:
+                self._follow(control, k, *self._examples, *self._ranges[k])
+            except BaseException as error:  # handed to the leader
+                self._errors[k] = error
+                control[_LINE * k + _DONE] = control[_TURN]
+                continue
+            self._wake[k].acquire()
+
+
+@functools.cache
+def _parts(step: Any) -> tuple[Callable[..., int], Callable[..., int]]:
+    """The leader's part and a member's, compiled for the types of `step`: a second, once in a process."""
+    numba: Any = importlib.import_module("numba")
+    atomics: Any = importlib.import_module("shoal.vector.atomics")
+    load, store, swap, pause, moved = (getattr(atomics, name) for name in ("load", "store", "swap", "pause", "moved"))
+    line, turn_at, done, result_at, asleep = _LINE, _TURN, _DONE, _RESULT, _ASLEEP
+    looks, wake, called, changing = _LOOKS, WAKE, _CALLED, _CHANGING
+
+    def lead(
+        control: Any,
+        members: Any,
+        woken: Any,
+        slots: Any,
+        actions: Any,
+        obs: Any,
+        mask: Any,
+        final_obs: Any,
+        final_mask: Any,
+        rewards: Any,
+        terminated: Any,
+        truncated: Any,
+        config: Any,
+        low: Any,
+        high: Any,
+    ) -> Any:
+        if not woken:
+            at = line * (members + 1)
+            control[at], control[at + 1] = obs.ctypes.data, mask.ctypes.data
+            control[at + 2], control[at + 3] = final_obs.ctypes.data, final_mask.ctypes.data
+            control[at + 4] = rewards.ctypes.data
+            control[at + 5], control[at + 6] = terminated.ctypes.data, truncated.ctypes.data
+            store(control, turn_at, control[turn_at] + 1)
+            sleeping = 0
+            for k in range(1, members + 1):
+                sleeping += swap(control, line * k + asleep, 1, called)
+            if sleeping > 0:
+                return wake
+        result = step(slots, actions, obs, mask, final_obs, final_mask, rewards, terminated, truncated, config, low,
+                      high)  # fmt: skip
+        turn, looked = control[turn_at], 0
+        for k in range(1, members + 1):
+            while load(control, line * k + done) != turn and looked < looks:
+                pause()
+                looked += 1
+        return result
+
+    def follow(
+        control: Any,
+        k: Any,
+        slots: Any,
+        actions: Any,
+        obs: Any,
+        mask: Any,
+        final_obs: Any,
+        final_mask: Any,
+        rewards: Any,
+        terminated: Any,
+        truncated: Any,
+        config: Any,
+        low: Any,
+        high: Any,
+    ) -> Any:
+        at = control.shape[0] - changing
+        seen = control[line * k + done]
+        while True:
+            looked, turn = 0, load(control, turn_at)
+            while turn == seen and looked < looks:
+                pause()
+                looked += 1
+                turn = load(control, turn_at)
+            if turn == seen:
+                store(control, line * k + asleep, 1)
+                # A step may have come meanwhile: whoever takes the word back decides whether to sleep.
+                if load(control, turn_at) == seen or not swap(control, line * k + asleep, 1, 0):
+                    return 0
+                continue
+            control[line * k + result_at] = step(
+                slots, actions, moved(obs, control[at]), moved(mask, control[at + 1]),
+                moved(final_obs, control[at + 2]), moved(final_mask, control[at + 3]), moved(rewards, control[at + 4]),
+                moved(terminated, control[at + 5]), moved(truncated, control[at + 6]), config, low, high,
+            )  # fmt: skip
+            store(control, line * k + done, turn)
+            seen = turn
+
+    compiled = []
+    words, whole = numba.int64[::1], numba.int64
+    for function, first in ((lead, (words, whole, numba.boolean)), (follow, (words, whole))):
+        dispatcher = numba.njit(function, nogil=True, error_model="numpy", _nrt=False)
+        dispatcher.compile((*first, *step.signatures[0]))
+        dispatcher.disable_compile()
+        compiled.append(dispatcher)
+    return compiled[0], compiled[1]

@@ -1,0 +1,80 @@
+"""Threads that stay in machine code: they sleep, wake, fail and end as they should. The same bits: test_compiled."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from shoal.tasks.cartpole import CartPole
+from shoal.vector.compiled import CompiledEnv, CompiledVectorEnv
+from shoal.vector.errors import EnvRaised
+from shoal.vector.team import LOOK_S
+
+
+class Fuse(CompiledEnv):
+    """Blows when it is told to."""
+
+    state = np.dtype([("steps", "i8")])
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    @staticmethod
+    def reset(state, rng):
+        state.steps = 0
+
+    @staticmethod
+    def step(state, rng, action):
+        state.steps += 1
+        if action == 1:
+            raise ValueError("blown")
+        return 1.0, False
+
+    @staticmethod
+    def observe(state, out):
+        out[0] = state.steps
+
+
+def test_members_that_fell_asleep_are_woken():
+    """Steps at once, after a moment and after a long pause: always the same as on one thread."""
+    one, team = CompiledVectorEnv(CartPole, 13), CompiledVectorEnv(CartPole, 13, threads=5)
+    seen, alike = one.reset(seed=3)[0], team.reset(seed=3)[0]
+    rng = np.random.default_rng(0)
+    for turn in range(300):
+        time.sleep((0.0, 0.0, LOOK_S, 20 * LOOK_S)[turn % 4])
+        actions = rng.integers(0, 2, 13)
+        seen, alike = one.step(actions), team.step(actions)
+        for part, other in zip(seen[:4], alike[:4], strict=True):
+            assert np.array_equal(part, other)
+    team.close()
+
+
+def test_a_team_that_is_not_asked_sleeps():
+    """Looking for the next step ends soon: half a second costs next to no CPU time."""
+    team = CompiledVectorEnv(CartPole, 8, threads=4)
+    team.reset(seed=0)
+    team.step(np.zeros(8, np.int64))
+    time.sleep(0.05)
+    before = time.process_time()
+    time.sleep(0.5)
+    assert time.process_time() - before < 0.1
+    team.close()
+
+
+def test_goes_on_after_a_member_raised():
+    """Its exception reaches the caller when all have finished; the threads are still there for the next step."""
+    team = CompiledVectorEnv(Fuse, 5, threads=3)
+    team.reset(seed=0)
+    threads = threading.active_count()
+    for culprit in (4, 2, 0):  # in the last range, in the second, in the caller's own
+        with pytest.raises(EnvRaised, match="blown") as caught:
+            team.step((np.arange(5) == culprit).astype(np.int64))
+        assert caught.value.env == culprit
+        team.reset(seed=0)
+        assert team.step(np.zeros(5, np.int64))[0].tolist() == [[1.0]] * 5
+    assert threading.active_count() == threads
+    team.close()
+    assert threading.active_count() == threads - 2
