@@ -31,6 +31,7 @@ from shoal.search.replay import Table, Training, contest
 NAME = "search_regret"
 SEEDS, MANY_SEEDS = range(20), range(200)
 PULLS = 20
+ALIKE = "all orders are alike"
 
 
 def train(red: str, trainings: int, work: Path, found: list[dict[str, Any]]) -> None:
@@ -59,13 +60,14 @@ def rows(found: list[dict[str, Any]]) -> list[Row]:
         groups = [[one for one in found if one["red"] == red and one["item"] == item] for item in range(24)]
         if min(map(len, groups)) < 2:
             continue
-        result += differences(red, groups)
+        spread = differences(red, groups)
+        result.append(spread)
         for orders in ("24", "120"):
-            result += regrets(red, groups, orders)
+            result += regrets(red, groups, orders, alike=spread.note == ALIKE)
     return result
 
 
-def differences(red: str, groups: list[list[dict[str, Any]]]) -> list[Row]:
+def differences(red: str, groups: list[list[dict[str, Any]]]) -> Row:
     """The true ranking with intervals, and whether there is one."""
     found = repeated_pulls([[one["mean"] for one in group] for group in groups])
     assert found is not None
@@ -76,15 +78,14 @@ def differences(red: str, groups: list[list[dict[str, Any]]]) -> list[Row]:
         ranking.append({"order": group[0]["order"], "mean": float(means.mean()), "low": low, "high": high,
                         "trainings": len(means), "passed": sum(one["passed"] for one in group)})  # fmt: skip
     ranking.sort(key=lambda one: -one["mean"])
-    note = "all orders are alike" if found.alike else "orders differ"
-    return [
-        Row(f"{red}: share of a training's variance that lies between classes", found.share, "share", note=note,
-            detail={**asdict(found), "ranking": ranking}, seeds=range(min(map(len, groups)))),
-    ]  # fmt: skip
+    note = ALIKE if found.alike else "orders differ"
+    name = f"{red}: share of a training's variance that lies between classes"
+    detail = {**asdict(found), "ranking": ranking}
+    return Row(name, found.share, "share", note=note, detail=detail, seeds=range(min(map(len, groups))))
 
 
-def regrets(red: str, groups: list[list[dict[str, Any]]], orders: str) -> list[Row]:
-    """Simple regret, averaged over the pulls of a search: GP-UCB minus the others."""
+def regrets(red: str, groups: list[list[dict[str, Any]]], orders: str, alike: bool) -> list[Row]:
+    """Simple regret, averaged over the pulls of a search: GP-UCB minus the others. No bar where orders are alike."""
     domain = Cage2(SearchConfig(), red=red, orders=orders)
     codes = list(Cage2(SearchConfig(), orders="24").codes)
     table = Table(
@@ -101,7 +102,8 @@ def regrets(red: str, groups: list[list[dict[str, Any]]], orders: str) -> list[R
             "mean": float(minus.mean()), "low": low, "high": high, "by_seed": minus.round(4).tolist(),
             "ucb_by_pull": own.mean(0).round(4).tolist(), f"{other}_by_pull": against.mean(0).round(4).tolist(),
         }  # fmt: skip
-        judged = {"bar": 0.0, "better": "lower"} if (seeds, other) == (SEEDS, "random") else {}
+        judged = {"bar": 0.0, "better": "lower"} if (seeds, other) == (SEEDS, "random") and not alike else {}
+        judged |= {"note": f"{ALIKE}: there is nothing to find"} if alike else {}
         name = f"{red}, {orders} orders: simple regret over {PULLS} pulls, GP-UCB minus {other}, {len(seeds)} seeds"
         result.append(Row(f"{name}: upper end of the interval", high, "reward", detail=detail, seeds=seeds, **judged))
     return result
