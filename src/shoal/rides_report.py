@@ -17,7 +17,7 @@ from shoal.negotiator import Negotiator
 from shoal.runs.disk import from_json, replace_atomically, to_json
 from shoal.runs.store import Run
 from shoal.tasks.rides.commands import BASELINES, baseline, run_contests
-from shoal.tasks.rides.options import RidesOptions
+from shoal.tasks.rides.options import FUTURES, RidesOptions
 from shoal.tasks.rides.played import BASE, Contest
 
 EVALUATION = "evaluation.json"
@@ -70,7 +70,7 @@ def evaluate_runs(
         say=say,
         **settings,
     )
-    results = _results(contests, reference, [{"run": agent.name, "epoch": agent.epoch} for agent in agents])
+    results = _results(contests, reference, [_identity(agent) for agent in agents])
     for name, agent in zip(names, agents, strict=True):
         kept = _earlier(agent.path / EVALUATION, results)
         replace_atomically(agent.path / EVALUATION, to_json({**results, "contests": kept | contests, "run": name}))
@@ -91,7 +91,8 @@ def evaluate_policies(
     **settings: Any,
 ) -> tuple[dict[str, Any], list[Path]]:
     """Baselines alone on held-out days, with what histories teach of riders; returns the results and the pictures."""
-    entrants = {name: baseline(name) for name in dict.fromkeys((BASE, *policies))}
+    asked = options.futures if options.futures != RidesOptions().futures else FUTURES
+    entrants = {name: baseline(name, asked) for name in dict.fromkeys((BASE, *policies))}
     contests, played = run_contests(
         entrants,
         options,
@@ -107,6 +108,10 @@ def evaluate_policies(
         last = [name for name in entrants if name != BASE]
         drawn = write_pictures(played, last[-1] if last else BASE, Path(pictures))
     return _results(contests, reference, []), drawn
+
+
+def _identity(agent: Negotiator) -> dict[str, Any]:
+    return {"run": agent.name, "epoch": agent.epoch, "futures": agent.options.futures}
 
 
 def _earlier(path: Path, results: dict[str, Any]) -> dict[str, Any]:

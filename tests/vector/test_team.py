@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
+import warnings
 
 import gymnasium as gym
 import numpy as np
@@ -78,3 +81,25 @@ def test_goes_on_after_a_member_raised():
     assert threading.active_count() == threads
     team.close()
     assert threading.active_count() == threads - 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_a_forked_process_is_told():
+    """It has no threads: an error that says so, instead of waiting for ever."""
+    team = CompiledVectorEnv(CartPole, 4, threads=2)
+    team.reset(seed=0)
+    team.step(np.zeros(4, np.int64))
+    time.sleep(10 * LOOK_S)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # that forking with threads is a poor idea is the point
+        child = os.fork()
+    if child == 0:
+        signal.alarm(10)
+        try:
+            team.step(np.zeros(4, np.int64))
+        except RuntimeError as error:
+            os._exit(0 if "after the fork" in str(error) else 2)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    team.step(np.zeros(4, np.int64))  # the parent's are as they were
+    team.close()

@@ -7,6 +7,7 @@ keeps runs, days and the reference's routes between sittings. Figures below the 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tempfile
 from collections.abc import Callable
@@ -41,7 +42,7 @@ def study(
     parts: Parts, work: Path, say: Callable[[str], None], keep: Callable[[Parts], None], reference: bool = True
 ) -> Parts:
     """`parts` and those still wanting, made now: own prices of everything first, then the reference's."""
-    parts = [part for part in parts if part["settings"] == settings_hash("rides")]
+    parts = [part for part in parts if part["settings"] == settings()]
     work.mkdir(parents=True, exist_ok=True)
     for name in (*(f"seed {seed}" for seed in SEEDS), *BASELINES, *YARDSTICKS):
         if name not in {part["name"] for part in parts}:
@@ -49,11 +50,27 @@ def study(
             say(f"{name}: net gain {np.mean(parts[-1]['own']):.2f} min by the own oracle")
             keep(parts)
     for part in parts if reference else []:
-        if part["reference"] is None and _days(part["name"], work).exists():
+        if part["reference"] is None:
+            if not _days(part["name"], work).exists():
+                say(f"{part['name']}: its days are not in {work.name}: playing them again")
+                part.update(_played(part["name"], work))
             part["reference"] = net_min = _priced(part["name"], work)
             say(f"{part['name']}: net gain {np.mean(net_min):.2f} min by the reference")
             keep(parts)
     return parts
+
+
+def settings() -> str:
+    """A hash of what a result depends on beside the code: the preset, the shipped weights, how days are played."""
+    from shoal.tasks.rides import network, rollout
+    from shoal.tasks.rides.options import FUTURES
+
+    digest = hashlib.sha256(settings_hash("rides").encode())
+    quick = rollout.QUICK_BUILD_ITERATIONS, rollout.QUICK_PRICE_ITERATIONS, FUTURES
+    digest.update(repr((SEED, OWN_ITERATIONS, REFERENCE, quick)).encode())
+    for name in ("lookahead_pooled.npz", "taught_pooled.npz"):
+        digest.update((Path(network.__file__).parent / name).read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def _run(seed: int, work: Path) -> tuple[str, dict[str, Any]]:
@@ -61,7 +78,7 @@ def _run(seed: int, work: Path) -> tuple[str, dict[str, Any]]:
     from shoal.runs.disk import replace_atomically
     from shoal.train import train
 
-    done = work / f"seed-{seed}-{settings_hash('rides')}.json"
+    done = work / f"seed-{seed}-{settings()}.json"
     if not done.exists():
         result = train("rides", seed=seed, runs_dir=str(work), stream=StringIO())
         facts = {"days_trained": result.episodes, "train_cpu_s": round(result.cpu_s, 1)}
@@ -71,7 +88,7 @@ def _run(seed: int, work: Path) -> tuple[str, dict[str, Any]]:
 
 
 def _days(name: str, work: Path) -> Path:
-    return work / f"{name.replace(' ', '-').replace(':', '-')}-{settings_hash('rides')}.npz"
+    return work / f"{name.replace(' ', '-').replace(':', '-')}-{settings()}.npz"
 
 
 def _played(name: str, work: Path) -> dict[str, Any]:
@@ -103,7 +120,7 @@ def _played(name: str, work: Path) -> dict[str, Any]:
         "own": [round(float(value), 3) for value in net_min],
         "reference": None,
         "figures": summary(found, resamples=200)["policies"][name],
-        "settings": settings_hash("rides"),
+        "settings": settings(),
         **(trained if name.startswith("seed ") else {}),
         **stored.stamp(),
     }
@@ -132,7 +149,7 @@ def summarise(parts: list[dict[str, Any]]) -> list[Row]:
     """The trained agent less the best baseline, paired over days, resampled over days and seeds."""
     from shoal.tasks.rides.scores import Bootstrap
 
-    made = [part for part in parts if part["settings"] == settings_hash("rides")]
+    made = [part for part in parts if part["settings"] == settings()]
     found = []
     for prices in ("reference", "own"):
         title = f"rides: trained agent less the best baseline, net gain a day, by the {prices} prices"
@@ -151,11 +168,11 @@ def summarise(parts: list[dict[str, Any]]) -> list[Row]:
             f"{others[best].mean():.2f}; {len(runs)} seeds: " + ", ".join(f"{net.mean():.2f}" for net in runs)
         )
         found.append(Row(title, gain["low"], "min", bar, note=note))
-        found += _yardsticks(prices, runs, others[best], best, nets)
+        found += _yardsticks(prices, runs, nets)
     return found
 
 
-def _yardsticks(prices: str, runs: Any, best: Any, name: str, nets: dict[str, Any]) -> list[Row]:
+def _yardsticks(prices: str, runs: Any, nets: dict[str, Any]) -> list[Row]:
     """Rollout against lookahead, hindsight against everybody, training against what it started from."""
     from shoal.tasks.rides.scores import Bootstrap
 

@@ -41,7 +41,7 @@ class Team:
         edges = [total * k // count for k in range(count + 1)]
         self._ranges = list(itertools.pairwise(edges))
         self._lead, self._follow = _parts(step)
-        self._examples = arguments
+        self._examples = self._arguments = arguments
         self._control = np.zeros(_LINE * count + _CHANGING, np.int64)
         self._errors: list[BaseException | None] = [None] * count
         self._closing = False
@@ -58,7 +58,8 @@ class Team:
         """Step everything; one result per range. An exception of any range is raised, when all have finished."""
         control, members = self._control, len(self._threads)
         low, high = self._ranges[0]
-        error: BaseException | None = None
+        error: BaseException | None = self._finish()  # only an interrupted step is not finished yet
+        self._arguments = arguments  # members have them by address: they must live until all have finished
         result = 0
         try:
             result = self._lead(control, members, False, *arguments, low, high)
@@ -68,19 +69,30 @@ class Team:
                 result = self._lead(control, members, True, *arguments, low, high)
         except BaseException as raised:  # first the others have to finish: they write into arrays being read
             error = raised
-        turn = control[_TURN]
-        for k in range(1, members + 1):
-            while control[_LINE * k + _DONE] != turn:
-                try:
-                    self._rouse(k)  # an exception may have come before it was
-                    time.sleep(_POLL_S)
-                except KeyboardInterrupt as interrupt:
-                    error = interrupt
+        error = self._finish() or error
         for raised_there in (error, *self._errors):
             if raised_there is not None:
                 self._errors = [None] * len(self._errors)
                 raise raised_there
         return [result, *(int(control[_LINE * k + _RESULT]) for k in range(1, members + 1))]
+
+    def _finish(self) -> KeyboardInterrupt | None:
+        """Wait until nobody is stepping. Ctrl-C does not end that: it is returned afterwards."""
+        interrupted: KeyboardInterrupt | None = None
+        while True:
+            try:
+                for k, thread in enumerate(self._threads, 1):
+                    while self._control[_LINE * k + _DONE] != self._control[_TURN]:
+                        if not thread.is_alive():
+                            raise RuntimeError(
+                                "the threads of this environment are gone: a forked process does not inherit them. "
+                                "Make the environment after the fork"
+                            )
+                        self._rouse(k)  # an exception may have come before it was
+                        time.sleep(_POLL_S)
+                return interrupted
+            except KeyboardInterrupt as interrupt:
+                interrupted = interrupt
 
     def close(self) -> None:
         """End the threads and wait for them."""

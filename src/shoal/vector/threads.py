@@ -13,7 +13,7 @@ from typing import Any
 
 from shoal.vector.launch import usable_cores
 
-HAND_OFF_S = 100e-6  # a thread must save well more than its waking costs (10 to 20 us)
+HAND_OFF_S = 100e-6  # a thread must save well more than its waking costs, should it have fallen asleep (50 us)
 
 
 def worthwhile(step_s: float, num_envs: int) -> int:
@@ -22,11 +22,10 @@ def worthwhile(step_s: float, num_envs: int) -> int:
 
 
 class Pool:
-    """Runs `kernel(*arguments, low, high)` over `count` parts of range(total); the caller takes one."""
+    """Runs `kernel(*arguments, low, high)` over `count` parts of a range; the caller takes one."""
 
-    def __init__(self, total: int, count: int) -> None:
-        edges = [total * k // count for k in range(count + 1)]
-        self._ranges = list(itertools.pairwise(edges))
+    def __init__(self, count: int) -> None:
+        self._ranges: list[tuple[int, int]] = []
         self._call: Callable[[int, int], int] | None = None  # None tells a woken thread to end
         self._results: list[Any] = [None] * count
         # Locks as one-slot signals: released by the sender, acquired by the waiter.
@@ -41,8 +40,10 @@ class Pool:
         for thread in self._threads:
             thread.start()
 
-    def run(self, kernel: Callable[..., int], arguments: tuple[Any, ...]) -> list[int]:
-        """One result per range. An exception of any range is raised, when all have finished."""
+    def run(self, kernel: Callable[..., int], arguments: tuple[Any, ...], total: int) -> list[int]:
+        """All of range(total); one result per part. An exception of any is raised, when all have finished."""
+        count = len(self._results)
+        self._ranges = list(itertools.pairwise(total * k // count for k in range(count + 1)))
         self._call = lambda low, high: kernel(*arguments, low, high)
         for lock in self._start[1:]:
             lock.release()

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from shoal.tasks.presets import config_for
+from shoal.tasks.rides.contest import Entrant, contest
 from shoal.tasks.rides.env import RidesVectorEnv
 from shoal.tasks.rides.lookahead_fit import collect_branches, fit_lookahead
 from shoal.tasks.rides.lookahead_fit import joined as joined_branches
-from shoal.tasks.rides.network import RidesNetwork
+from shoal.tasks.rides.network import RidesNetwork, make_network
 from shoal.tasks.rides.observe import CONTEXT, MINUTES, OFFER_COLUMN
 from shoal.tasks.rides.options import RidesOptions
+from shoal.tasks.rides.policies import POLICIES
 from shoal.tasks.rides.rollout import TRUST, future_values
 from shoal.tasks.rides.routing.problem import NO_CHANGE
 from shoal.tasks.rides.teaching import SHOWN, collect_lessons, joined, teach
+from shoal.vector.seeding import Stream, sequence
 
 SMALL: dict[str, Any] = {"customers": 6, "iterations": 3, "knowledge": "true", "mask": "off", "start": "lookahead"}
 
@@ -59,15 +64,18 @@ def test_lessons_hold_what_will_be_seen_and_what_is_true():
     assert lessons.quick_min.shape == (12, len(SHOWN), 16)
     assert not lessons.quick_min[:, 0].any()
     assert not lessons.target_min[:, NO_CHANGE].any()
-    rng_free = collect_lessons(env, seed=1, batch=0)
-    assert np.array_equal(lessons.target_min, rng_free.target_min)
-    other = collect_lessons(env, seed=1, batch=1)
+    assert lessons.day.tolist() == [0, 1] * 6
+    again, other = (collect_lessons(env, seed=1, batch=batch) for batch in (0, 1))
+    assert np.array_equal(lessons.target_min, again.target_min)
     assert not np.array_equal(lessons.target_min, other.target_min)
-    # The first request of the day, worked out anew.
-    obs, _ = env.reset(seed=3)
-    assert obs["offers"].shape[1:] == lessons.obs["offers"].shape[1:]
+    # The first request of the days, worked out anew.
+    rng = np.random.default_rng(sequence(1, Stream.TRAIN, 0xF17, 0))
+    rng.choice(4, 2)
+    env.reset(seed=int(rng.integers(2**31)))
     ahead = TRUST * future_values(env, 6, 2, 30, first=1000).mean(1)
     assert ahead.max() > 0
+    assert np.allclose(lessons.target_min[:2], ahead, atol=0.02)
+    assert np.allclose(lessons.quick_min[:2, 2], future_values(env, 8).mean(1), atol=0.02)
     with pytest.raises(ValueError, match="futures=0, got start='lookahead' and futures=3"):
         collect_lessons(make(2, futures=3), seed=1, batch=0)
 
@@ -85,6 +93,34 @@ def test_teaching_lowers_the_error_and_more_futures_lower_it_further():
     before, after = scores(1), scores(150)
     assert after["held_out_r2_32_futures"] > before["held_out_r2_32_futures"] + 0.02
     assert after["held_out_r2_32_futures"] > after["held_out_r2_0_futures"]
+
+
+def test_taught_is_what_training_starts_from():
+    """The policy by that name makes the offers of a fresh network of `shoal train rides`, soft mask included."""
+    env = make(16, start="taught", mask="soft", futures=2, customers=4)
+    env.exploring = False
+    options = env.policy_network[1]
+    fresh = make_network(env.single_observation_space, env.single_action_space, config_for("rides").ppo, **options)
+    obs, _ = env.reset(seed=1)
+    for _ in range(4):
+        flat = np.concatenate([obs[name].reshape(16, -1) for name in fresh.slices], 1)
+        with torch.inference_mode():
+            wanted = fresh.policy(torch.from_numpy(flat)).argmax(1).numpy()
+        assert np.array_equal(POLICIES["taught"]()(env, obs), wanted)
+        obs, *_ = env.step(wanted)
+
+
+def test_a_shift_changes_the_world_and_not_what_is_believed_of_it():
+    """Futures come from the world before the shift, with as many customers as there are now."""
+    options, seen = RidesOptions(**{**SMALL, "futures": 2}), []
+
+    def spy(env: RidesVectorEnv, obs: dict[str, Any]) -> Any:
+        seen.append((env.options.acceptance, env.believed.acceptance, env.believed.customers))
+        return np.full(env.num_envs, NO_CHANGE)
+
+    shifted = replace(options, acceptance="rule", customers=5)
+    contest({"spy": Entrant(spy)}, shifted, days=2, iterations=1, believed=options)
+    assert set(seen) == {("rule", "logit", 5)}
 
 
 def test_branches_teach_a_lookahead():

@@ -61,8 +61,11 @@ def policy_by_name(name: str) -> Policy:
         raise ValueError(f"{plain} takes no argument, or not one like {argument!r}: got {name!r}") from None
 
 
-def baseline(name: str) -> Entrant:
-    """A baseline as an entrant; it sees what it needs to see: insertion prices, or with name:pooled pooled ones."""
+def baseline(name: str, futures: int = FUTURES) -> Entrant:
+    """A baseline as an entrant; it sees what it needs to see: insertion prices, or with name:pooled pooled ones.
+
+    `futures` are for the one that looks at some, `taught`.
+    """
     plain, _, argument = name.partition(":")
     priced = argument in ("insertion", "pooled")
     seen: dict[str, Any] = {
@@ -70,7 +73,7 @@ def baseline(name: str) -> Entrant:
         "prices": argument if priced else "insertion",
     }
     if plain == "taught":
-        seen |= {"start": "taught", "prices": argument or "pooled", "futures": FUTURES}
+        seen |= {"start": "taught", "prices": argument or "pooled", "futures": futures}
     return Entrant(policy_by_name(plain if priced else name), seen)
 
 
@@ -114,7 +117,7 @@ def run_contests(
             from shoal.tasks.rides.world import make_world
 
             judge = reference(make_world(changed).problem)
-        found = contest(entrants, changed, flexibility=state, reference=judge, say=say, **settings)
+        found = contest(entrants, changed, flexibility=state, believed=options, reference=judge, say=say, **settings)
         first = first or found
         results[name or "base"] = summary(found, against=against, groups=groups) | {
             "shift": name,

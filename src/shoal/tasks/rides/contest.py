@@ -49,6 +49,7 @@ def contest(
     seed: int = 0,
     iterations: int = ITERATIONS,
     flexibility: dict[str, Array] | None = None,
+    believed: RidesOptions | None = None,
     reference: Any = None,
     workers: int = 1,
     threads: int = 1,
@@ -59,11 +60,14 @@ def contest(
 
     `flexibility` is the state of a flexibility model for entrants without one of their own; by default what the riders'
     histories teach. What any of them knows of a held-out rider is that rider's history under `options`, no more.
-    `reference` is a `routing.reference.Reference`, or None to save its time.
+    `believed` is the world that sampled futures come from, by default that of `options`: in a shift test the one before
+    the shift, but for the number of customers. `reference` is a `routing.reference.Reference`, or None to save its
+    time.
     """
     if days < 1 or batch < 1:
         raise ValueError(f"expected at least 1 day and a batch of at least 1, got {days} and {batch}")
     options = replace(options, iterations=iterations, futures=0)  # for who asks for none
+    believed = replace(believed or options, customers=options.customers)
     world = make_world(options)
     seeds = [episode_seed(seed, day, 0, Stream.EVALUATE) for day in range(days)]
     parts = -(-days // batch)
@@ -82,6 +86,7 @@ def contest(
         say(f"{name}: {days} days")
         one = entrant if isinstance(entrant, Entrant) else Entrant(entrant)
         env = _environment(world, options, one.changes, one.flexibility or flexibility, size, threads)
+        env.believed = believed
         try:
             played[name], _ = _play_all(one.policy, env, chunks, days)
         finally:

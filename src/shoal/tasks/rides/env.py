@@ -65,6 +65,7 @@ class RidesVectorEnv(gym.vector.VectorEnv[Any, Any, Array]):
         if num_envs < 1:
             raise ValueError(f"num_envs: expected at least 1, got {num_envs}")
         self.options = options or RidesOptions()
+        self.believed = self.options  # the world that futures are drawn from; a shift test changes only the real one
         self.num_envs, self.stream = num_envs, stream
         self.world = make_world(self.options)
         self.days = self.world.days("train" if stream == Stream.TRAIN else "held_out")

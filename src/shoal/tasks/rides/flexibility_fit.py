@@ -127,13 +127,13 @@ def fit(answers: Array, profile: Array, theta: Array, *, shares: Array, epochs: 
     value, gradient = np.empty(BLOCKS), np.empty((BLOCKS, kernels.NUM_TRIP_PARAMETERS))
     posterior = np.empty((len(profile), kernels.NUM_TYPES))
     size = max(len(answers), 1)
-    pool = Pool(BLOCKS, threads)
+    pool = Pool(threads)
 
     def loss(point: Array) -> tuple[float, Array]:
         trip = np.ascontiguousarray(point[: kernels.NUM_TRIP_PARAMETERS])
         log_prior = log_type_prior(point, profile)
         arguments = (trip, kernels.node_odds(trip), log_prior, *rows, edges, value, gradient, posterior)
-        pool.run(kernels.likelihood, arguments)
+        pool.run(kernels.likelihood, arguments, BLOCKS)
         away = (point - mean) / spread
         slope = -away / spread
         slope[: kernels.NUM_TRIP_PARAMETERS] += gradient.sum(axis=0)

@@ -178,9 +178,9 @@ def search(days: Bookings, iterations: int = ITERATIONS) -> tuple[Array, Array]:
         *(offers, plans.served, plans.stops, plans.lengths, plans.cost_s, loss_s),
     )
     machine_code = compiled(search_range, (*arguments, 0, days.num_days))
-    pool = Pool(days.num_days, min(days.oracle.threads, days.num_days))
+    pool = Pool(days.oracle.threads)
     try:
-        pool.run(machine_code, arguments)
+        pool.run(machine_code, arguments, days.num_days)
     finally:
         pool.close()
     plans.penalty_s[:] = np.where(plans.served, 0, turned_away_s(problem, days.requests)).sum(1)

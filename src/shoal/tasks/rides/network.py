@@ -132,8 +132,8 @@ def make_network(
 
 
 @functools.lru_cache(maxsize=8)
-def taught_network(customers: int, prices: str) -> RidesNetwork:
-    """The network that ships with shoal, for days of any number of customers."""
-    network = RidesNetwork(space_of_days(customers), width=_TAUGHT_WIDTH, start="taught", temperature=1.0)
+def taught_network(customers: int, prices: str, temperature: float) -> RidesNetwork:
+    """The network that training starts from, for days of any number of customers."""
+    network = RidesNetwork(space_of_days(customers), width=_TAUGHT_WIDTH, start="taught", temperature=temperature)
     network.learn_from(_HERE / f"taught_{prices}.npz")
     return network

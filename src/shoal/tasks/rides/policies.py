@@ -169,7 +169,8 @@ def taught() -> Policy:
 
         if env.lookahead is None:
             raise ValueError(f"taught: expected an environment with start='taught', got {env.options.start!r}")
-        network = taught_network(env.options.customers, env.options.prices)
+        options = env.options
+        network = taught_network(options.customers, options.prices, options.start_temperature)
         parts = [torch.from_numpy(obs[name].reshape(env.num_envs, -1)) for name in network.slices]
         with torch.inference_mode():
             return np.asarray(network.policy(torch.cat(parts, 1)).argmax(1).numpy())

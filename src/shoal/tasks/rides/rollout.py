@@ -100,7 +100,7 @@ def future_values(
 def _values(env: RidesVectorEnv, days: Array, numbers: Array, build: int, price: int) -> Array:
     bookings, oracle = env.bookings, env.oracle
     customers, effect = bookings.customers, env.options.offer_effect
-    pool, futures = future_days(env.options), len(numbers)
+    pool, futures = future_days(env.believed), len(numbers)
     with np.errstate(over="ignore"):
         # A key belongs to the future, not to the offer: all offers meet the same futures and the same search.
         keys = mix(mix(bookings.step_keys()[days] + _FUTURE)[:, None] + numbers.astype(np.uint64)).ravel()

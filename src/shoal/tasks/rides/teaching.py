@@ -38,6 +38,7 @@ class Lessons:
     obs: dict[str, Array]  # float16[S, ...] each
     quick_min: Array  # float16[S, len(SHOWN), 16]: means of the first so many quick futures
     target_min: Array  # float16[S, 16]
+    day: Array  # int64[S], which day a state is of
 
 
 def collect_lessons(env: RidesVectorEnv, *, seed: int, batch: int) -> Lessons:
@@ -60,6 +61,7 @@ def collect_lessons(env: RidesVectorEnv, *, seed: int, batch: int) -> Lessons:
                 {name: array.astype(np.float16) for name, array in obs.items() if name != "action_mask"},
                 np.stack(shown, 1).astype(np.float16),
                 target_min.astype(np.float16),
+                batch * env.num_envs + np.arange(env.num_envs),
             )
         )
         value_min = 0.6 * TRUST * quick_min.mean(1) + 0.4 * env.lookahead.values(obs)
@@ -74,16 +76,19 @@ def joined(parts: list[Lessons]) -> Lessons:
         {name: np.concatenate([part.obs[name] for part in parts]) for name in parts[0].obs},
         np.concatenate([part.quick_min for part in parts]),
         np.concatenate([part.target_min for part in parts]),
+        np.concatenate([part.day for part in parts]),
     )
 
 
 def teach(
     network: RidesNetwork, lessons: Lessons, *, seed: int = 0, steps: int = 5000, size: int = 1024, device: str = "cpu"
 ) -> dict[str, float]:
-    """Fit the policy's `worth` in place; R2 on the last twentieth of the states, by the number of futures shown."""
+    """Fit the policy's `worth` in place; R2 on a twentieth of the days, held out, by the number of futures shown."""
     network.to(device)
-    count = len(lessons.target_min)
-    cut = count - max(1, count // 20)
+    held_out = lessons.day % 20 == 19
+    train, test = np.flatnonzero(~held_out), np.flatnonzero(held_out)
+    if not len(train) or not len(test):
+        raise ValueError(f"expected lessons of at least 20 days, got {len(np.unique(lessons.day))}")
     target = np.clip(lessons.target_min.astype(np.float32), -TARGET_CAP_MIN, TARGET_CAP_MIN)[:, _CHANGES]
     rng = np.random.default_rng(sequence(seed, Stream.TRAIN, 0x7EAC))
 
@@ -101,13 +106,13 @@ def teach(
         optimiser = torch.optim.AdamW(network.parameters(), lr=2e-3, weight_decay=1e-3)
         plan = torch.optim.lr_scheduler.OneCycleLR(optimiser, 3e-3, steps)
         for _ in range(steps):
-            rows = rng.integers(cut, size=size)
+            rows = rng.choice(train, size)
             error = predict(rows, rng.integers(len(SHOWN), size=size)) - torch.from_numpy(target[rows]).to(device)
             optimiser.zero_grad()
             error.square().mean().backward()  # type: ignore[no-untyped-call]
             optimiser.step()
             plan.step()
-    test, scores = np.arange(cut, count), {}
+    scores = {}
     for index, futures in enumerate(SHOWN):
         with torch.inference_mode():
             guess = predict(test, np.full(len(test), index)).cpu().numpy()

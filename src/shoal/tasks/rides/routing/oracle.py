@@ -75,13 +75,13 @@ class RoutingOracle:
         self._travel_s = _plain(problem.travel_s, np.int32)
         self._limits = kernel_limits(problem)
         self._quick, self._thorough = (search_settings(self._travel_s, effort) for effort in (QUICK, THOROUGH))
-        self._pools: dict[int, Pool] = {}  # by number of days
+        self._pool: Pool | None = None
 
     def close(self) -> None:
         """End the threads."""
-        for pool in self._pools.values():
-            pool.close()
-        self._pools = {}
+        if self._pool is not None:
+            self._pool.close()
+        self._pool = None
 
     def insertion_menu(
         self, plans: Plans, request: Array, effect: str = "widen", active: Array | None = None
@@ -205,9 +205,9 @@ class RoutingOracle:
         if self.threads == 1:
             machine_code(*arguments, 0, num_days)
             return
-        if num_days not in self._pools:
-            self._pools[num_days] = Pool(num_days, min(self.threads, num_days))
-        self._pools[num_days].run(machine_code, arguments)
+        if self._pool is None:
+            self._pool = Pool(self.threads)
+        self._pool.run(machine_code, arguments, num_days)
 
     def _active(self, plans: Plans, active: Array | None) -> Array:
         if plans.problem.vehicles != self.problem.vehicles:
