@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-LOOK_S = 100e-6
-_PAUSE_S = 50e-9  # about what one look costs
-_LOOKS = round(LOOK_S / _PAUSE_S)
+LOOK_S = 200e-6
+_CALIBRATION = 20_000  # looks that are timed, once, to know how many make up LOOK_S: one takes 10 to 100 ns
 _POLL_S = 50e-6  # how often the leader looks for a member that is late
 # Words of `control`, a cache line of 8 for the leader and for each member: the number of the step to take; of the
 # last one taken, what came of it, and whether the member sleeps. After them the addresses of the arrays of a step.
@@ -127,7 +126,7 @@ def _parts(step: Any) -> tuple[Callable[..., int], Callable[..., int]]:
     atomics: Any = importlib.import_module("shoal.vector.atomics")
     load, store, swap, pause, moved = (getattr(atomics, name) for name in ("load", "store", "swap", "pause", "moved"))
     line, turn_at, done, result_at, asleep = _LINE, _TURN, _DONE, _RESULT, _ASLEEP
-    looks, wake, called, changing = _LOOKS, WAKE, _CALLED, _CHANGING
+    wake, called, changing = WAKE, _CALLED, _CHANGING
 
     def lead(
         control: Any,
@@ -205,11 +204,27 @@ def _parts(step: Any) -> tuple[Callable[..., int], Callable[..., int]]:
             store(control, line * k + done, turn)
             seen = turn
 
-    compiled = []
+    def look(control: Any, count: Any) -> Any:
+        looked = 0
+        while load(control, turn_at) == 0 and looked < count:
+            pause()
+            looked += 1
+        return looked
+
     words, whole = numba.int64[::1], numba.int64
-    for function, first in ((lead, (words, whole, numba.boolean)), (follow, (words, whole))):
+
+    def compiled(function: Any, *types: Any) -> Any:
         dispatcher = numba.njit(function, nogil=True, error_model="numpy", _nrt=False)
-        dispatcher.compile((*first, *step.signatures[0]))
+        dispatcher.compile(types)
         dispatcher.disable_compile()
-        compiled.append(dispatcher)
-    return compiled[0], compiled[1]
+        return dispatcher
+
+    timed, blank = compiled(look, words, whole), np.zeros(1, np.int64)
+    spent = []
+    for _ in range(3):
+        began = time.perf_counter()
+        timed(blank, _CALIBRATION)
+        spent.append(time.perf_counter() - began)
+    looks = round(LOOK_S * _CALIBRATION / min(spent))  # a constant for the two functions above
+    arguments = step.signatures[0]
+    return compiled(lead, words, whole, numba.boolean, *arguments), compiled(follow, words, whole, *arguments)
