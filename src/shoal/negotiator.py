@@ -48,7 +48,7 @@ class Negotiator:
         found = checkpoint.load(folder.checkpoints, self.policy.epoch)
         self.name, self.path, self.epoch = folder.name, folder.path, self.policy.epoch
         trained = RidesOptions(**json.loads(config.env_kwargs))
-        self.options = replace(trained, futures=min(trained.futures, 1) * FUTURES if futures is None else futures)
+        self.options = replace(trained, futures=(FUTURES if trained.futures else 0) if futures is None else futures)
         self.flexibility = {
             name[len(_LEARNED) :]: value for name, value in found.tensors.items() if name.startswith(_LEARNED)
         }

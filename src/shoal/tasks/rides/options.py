@@ -53,7 +53,7 @@ class RidesOptions:
     prices: Literal["insertion", "pooled"] = "pooled"
     """Prices of the 16 offers that the agent sees: pooled ones are three times slower and far more telling."""
     futures: int = 8
-    """Futures of the day sampled before each offer, in which all 16 are priced (32 for evaluation). 0: none, ten times
+    """Futures of the day sampled before each offer, in which all 16 are priced (32 for evaluation). 0: none, five times
     as fast."""
     knowledge: Literal["learned", "true", "prior"] = "learned"
     """Where P(accept) comes from: learned from answers, the truth, or the mix of types alone."""
