@@ -22,7 +22,7 @@ from shoal.bench.learning import settings_hash
 from shoal.bench.rows import Row
 
 NAME, DAYS, SEED = "rides_learning", 900, 2026
-SEEDS = tuple(range(101, 106))
+SEEDS = tuple(range(101, 111))
 BASELINES = ("max-change", "myopic", "myopic:pooled", "lookahead", "lookahead:pooled")
 YARDSTICKS = {"taught": DAYS, "rollout": 200, "hindsight": 200}  # and on how many of the days
 OWN_ITERATIONS, REFERENCE = 300, (1000, 1)  # of the own oracle; iterations and searches of the reference
