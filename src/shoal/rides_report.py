@@ -37,6 +37,7 @@ def evaluate_runs(
     threads: int = 1,
     runs_dir: str | Path = "runs",
     futures: int | None = None,
+    baselines: Sequence[str] = BASELINES,
     say: Callable[[str], None] = lambda text: None,
     **settings: Any,
 ) -> tuple[dict[str, Any], list[Path]]:
@@ -45,6 +46,7 @@ def evaluate_runs(
     Several runs must be of the same options: they are then trainings of one kind with different seeds, and get the
     two-level interval. Baselines use what the first run learned of its riders. `reference` is (iterations, seeds) of
     the independent solver, or None. `futures`: how many the runs sample before each offer, if not as by default.
+    `baselines` are those that everybody is compared with, `policies` play along.
     """
     agents = [Negotiator(run, runs_dir=runs_dir, futures=futures) for run in runs]
     first = agents[0]
@@ -58,11 +60,12 @@ def evaluate_runs(
     if len(set(names)) < len(names):
         raise ValueError(f"expected every run once, got {', '.join(names)}")
     entrants = {name: agent.entrant() for name, agent in zip(names, agents, strict=True)}
-    entrants |= {name: baseline(name) for name in dict.fromkeys((*BASELINES, *policies))}
+    entrants |= {name: baseline(name) for name in dict.fromkeys((*baselines, *policies))}
     contests, played = run_contests(
         entrants,
         first.options,
         flexibility=first.flexibility or None,
+        against=baselines,
         groups={"trained": names},
         reference=_reference(reference, first.path.parent),
         workers=threads,

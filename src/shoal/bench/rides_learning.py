@@ -73,7 +73,7 @@ def settings() -> str:
     return digest.hexdigest()[:16]
 
 
-def _run(seed: int, work: Path) -> tuple[str, dict[str, Any]]:
+def trained_run(seed: int, work: Path) -> tuple[str, dict[str, Any]]:
     """The run of this seed with the present settings, trained now unless the work folder has it."""
     from shoal.runs.disk import replace_atomically
     from shoal.train import train
@@ -103,7 +103,7 @@ def _played(name: str, work: Path) -> dict[str, Any]:
 
     # Whoever does not train believes of riders what the first seed learned of them.
     seed = int(name.split()[1]) if name.startswith("seed ") else SEEDS[0]
-    run, trained = _run(seed, work)
+    run, trained = trained_run(seed, work)
     agent = Negotiator(run, runs_dir=work)
     entrant = agent.entrant() if name.startswith("seed ") else baseline(name)
     found = contest(
