@@ -355,8 +355,8 @@ def test_a_kl_that_is_not_a_number_is_an_alarm(tmp_path, monkeypatch) -> None:
     plain = ppo_module.policy_loss
 
     def poisoned(*arguments):
-        loss, _, clipped = plain(*arguments)
-        return loss, torch.tensor(float("nan")), clipped
+        loss, slope, _, clipped = plain(*arguments)
+        return loss, slope, torch.tensor(float("nan")), clipped
 
     monkeypatch.setattr(ppo_module, "policy_loss", poisoned)
     folder = started(tmp_path, Noisy, target_kl=0.1)

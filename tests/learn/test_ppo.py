@@ -179,8 +179,8 @@ def test_a_kl_that_is_not_a_number_stops_the_update(monkeypatch) -> None:
     plain = module.policy_loss
 
     def poisoned(*arguments):
-        loss, _, clipped = plain(*arguments)
-        return loss, torch.tensor(math.nan), clipped
+        loss, slope, _, clipped = plain(*arguments)
+        return loss, slope, torch.tensor(math.nan), clipped
 
     monkeypatch.setattr(module, "policy_loss", poisoned)
     ppo = learner(target_kl=0.1)

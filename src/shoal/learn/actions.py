@@ -9,6 +9,7 @@ minibatch is exactly 1.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +20,9 @@ from torch import Tensor
 from shoal.vector.errors import Unsupported
 
 FORBIDDEN = -1e9  # a logit whose probability is exactly 0 in float32; -inf would make 0 * log 0 a NaN
+
+
+Slopes = Callable[[Tensor, float], Tensor]  # (slope at each log-probability [B], at every entropy) -> at params [B, P]
 
 
 class ActionKind(Protocol):
@@ -47,8 +51,8 @@ class ActionKind(Protocol):
     def entropy(self, params: Tensor) -> Tensor:
         """Entropy of each distribution, `[B]`."""
 
-    def log_prob_and_entropy(self, params: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Both at once, sharing what they have in common: an update asks for nothing else."""
+    def differentiated(self, params: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Slopes]:
+        """Log-probabilities, entropies, and the function that takes slopes from them back to the parameters."""
 
     def to_env(self, actions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Stored actions as the environment wants them."""
@@ -80,9 +84,22 @@ class Categorical:
         log_p = torch.log_softmax(params, -1)
         return -(log_p.exp() * log_p).sum(-1)
 
-    def log_prob_and_entropy(self, params: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        log_p = torch.log_softmax(params, -1)
-        return log_p.gather(-1, actions.unsqueeze(-1)).squeeze(-1), -(log_p.exp() * log_p).sum(-1)
+    @torch.no_grad()
+    def differentiated(self, params: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Slopes]:
+        log_p, chosen = torch.log_softmax(params, -1), actions.unsqueeze(-1)
+        p = log_p.exp()
+        entropy = -(p * log_p).sum(-1)
+
+        def slopes(of_log_prob: Tensor, of_entropy: float) -> Tensor:
+            # d log p_a / d logit_i = [i = a] - p_i,   d entropy / d logit_i = -p_i (log p_i + entropy)
+            weight = of_log_prob.unsqueeze(-1)
+            if of_entropy:
+                slope = p * ((log_p + entropy.unsqueeze(-1)).mul_(-of_entropy).sub_(weight))
+            else:
+                slope = p * -weight
+            return slope.scatter_add_(-1, chosen, weight)
+
+        return log_p.gather(-1, chosen).squeeze(-1), entropy, slopes
 
     def to_env(self, actions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return actions + self.start if self.start else actions
@@ -119,8 +136,8 @@ class MultiCategorical:
             total = total - (log_p.exp() * log_p).sum(-1)
         return total
 
-    def log_prob_and_entropy(self, params: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        return self.log_prob(params, actions), self.entropy(params)
+    def differentiated(self, params: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Slopes]:
+        return by_autograd(self, params, actions)
 
     def to_env(self, actions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return actions
@@ -161,8 +178,8 @@ class Gaussian:
     def entropy(self, params: Tensor) -> Tensor:
         return (params.chunk(2, -1)[1] + 0.5 * math.log(2 * math.pi * math.e)).sum(-1)
 
-    def log_prob_and_entropy(self, params: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        return self.log_prob(params, actions), self.entropy(params)
+    def differentiated(self, params: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Slopes]:
+        return by_autograd(self, params, actions)
 
     def to_env(self, actions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         actions = actions.reshape(-1, *self.shape)
@@ -171,6 +188,21 @@ class Gaussian:
         # Stretching may round to just above the bound, which an environment may refuse.
         inside: np.ndarray[Any, Any] = np.clip(actions, self.low, self.high).astype(self.dtype)
         return inside
+
+
+def by_autograd(kind: ActionKind, params: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Slopes]:
+    """`differentiated` for any kind, by its `log_prob` and `entropy`."""
+    with torch.enable_grad():
+        leaf = params.detach().requires_grad_()
+        log_probs, entropies = kind.log_prob(leaf, actions), kind.entropy(leaf)
+
+    def slopes(of_log_prob: Tensor, of_entropy: float) -> Tensor:
+        (slope,) = torch.autograd.grad(
+            (log_probs, entropies), leaf, (of_log_prob, torch.full_like(entropies, of_entropy))
+        )
+        return slope
+
+    return log_probs.detach(), entropies.detach(), slopes
 
 
 def _split(params: Tensor, sizes: list[int]) -> tuple[Tensor, ...]:

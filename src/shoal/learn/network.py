@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -59,7 +59,11 @@ class ActorCritic(nn.Module):
 
     def policy(self, features: Tensor) -> Tensor:
         """Logits, or means and log standard deviations, `[B, P]`."""
-        out: Tensor = self.policy_head(self.trunk(features))
+        return self.parameters_from(self.trunk(features))
+
+    def parameters_from(self, hidden: Tensor) -> Tensor:
+        """The policy's last layer, `[B, P]` of the trunk's output."""
+        out: Tensor = self.policy_head(hidden)
         if self.log_std is None:
             return out
         return torch.cat([out, self.log_std.expand_as(out)], -1)
@@ -71,7 +75,7 @@ class ActorCritic(nn.Module):
 
 
 class Trunk(nn.Sequential):
-    """Linear layers with an activation after each, whose gradient is one node of the graph."""
+    """Linear layers with an activation after each."""
 
     def __init__(self, sizes: Sequence[int], activation: str) -> None:
         if activation not in ACTIVATIONS:
@@ -81,44 +85,21 @@ class Trunk(nn.Sequential):
             layers += [nn.Linear(before, after), ACTIVATIONS[activation]()]
         super().__init__(*layers)
         self.activation = activation
+        self.linears = [layer for layer in layers if isinstance(layer, nn.Linear)]
+        # Only an activation whose derivative is a function of its output may overwrite its input.
+        self.by_hand = activation in ("tanh", "relu")
 
     def forward(self, features: Tensor) -> Tensor:
         """Hidden features `[B, width]`."""
-        if self.activation == "silu" or not torch.is_grad_enabled() or features.requires_grad or len(self) == 0:
-            hidden: Tensor = super().forward(features)  # type: ignore[no-untyped-call]
-            return hidden
-        weights = [tensor for layer in self if isinstance(layer, nn.Linear) for tensor in (layer.weight, layer.bias)]
-        fused: Tensor = _FusedTrunk.apply(features, self.activation, *weights)  # type: ignore[no-untyped-call]
-        return fused
+        if self.by_hand and not torch.is_grad_enabled():
+            return self.outputs(features)[-1]
+        hidden: Tensor = super().forward(features)  # type: ignore[no-untyped-call]
+        return hidden
 
-
-class _FusedTrunk(torch.autograd.Function):
-    """Forward and backward of a trunk, activations and their gradients in place: a fifth off a small update's time.
-
-    Both activations have a derivative that is a function of their output, so only the outputs are kept.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, features: Tensor, activation: str, *weights: Tensor) -> Tensor:
-        outputs = [features]
-        for weight, bias in zip(weights[::2], weights[1::2], strict=True):
-            out = torch.addmm(bias, outputs[-1], weight.t())
-            outputs.append(out.tanh_() if activation == "tanh" else out.relu_())
-        ctx.activation, ctx.depth = activation, len(weights) // 2
-        ctx.save_for_backward(*outputs, *weights[::2])
-        return outputs[-1]
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        outputs, weights = ctx.saved_tensors[: ctx.depth + 1], ctx.saved_tensors[ctx.depth + 1 :]
-        grads: list[Tensor | None] = []
-        grad = grad.clone()  # written over below; autograd may hold on to its own
-        for layer in range(ctx.depth - 1, -1, -1):
-            if ctx.activation == "tanh":
-                torch.ops.aten.tanh_backward.grad_input(grad, outputs[layer + 1], grad_input=grad)
-            else:
-                torch.ops.aten.threshold_backward.grad_input(grad, outputs[layer + 1], 0, grad_input=grad)
-            grads = [grad.t() @ outputs[layer], grad.sum(0), *grads]
-            if layer:
-                grad = grad @ weights[layer]
-        return None, None, *grads
+    def outputs(self, features: Tensor) -> list[Tensor]:
+        """The features and what each layer makes of them, without a graph."""
+        found = [features]
+        for layer in self.linears:
+            out = torch.addmm(layer.bias, found[-1], layer.weight.t())
+            found.append(out.tanh_() if self.activation == "tanh" else out.relu_())
+        return found

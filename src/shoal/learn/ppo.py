@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from shoal.config import PPOConfig, ScheduleName
 from shoal.learn.actions import ActionKind
+from shoal.learn.backprop import forward
 from shoal.vector.layout import Array
 
 MAX_LOG_RATIO = 20.0  # exp(20) is finite in float32 and far outside any clip range
@@ -38,24 +39,32 @@ class Batch:
         return len(self.features)
 
 
-def policy_loss(log_probs: Tensor, old: Tensor, advantages: Tensor, clip: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Clipped surrogate loss; also the estimate of KL(old || new) (Schulman 2020, k3) and the share clipped."""
+def policy_loss(
+    log_probs: Tensor, old: Tensor, advantages: Tensor, clip: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Clipped surrogate loss and its slope at each log-probability; also the estimate of KL(old || new) (Schulman
+    2020, k3) and the share clipped."""
     log_ratio = (log_probs - old).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
     ratio = log_ratio.exp()
-    loss = -torch.minimum(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages).mean()
-    with torch.no_grad():
-        kl = (ratio - 1 - log_ratio).mean()
-        clipped = ((ratio - 1).abs() > clip).float().mean()
-    return loss, kl, clipped
+    plain, clipped = ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages
+    loss = -torch.minimum(plain, clipped).mean()
+    pushes = (plain <= clipped) & (log_ratio.abs() < MAX_LOG_RATIO)  # where clipped, no gradient
+    slope = torch.where(pushes, plain, 0.0) / -len(plain)  # the derivative of a ratio by its logarithm is the ratio
+    kl = (ratio - 1 - log_ratio).mean()
+    share = ((ratio - 1).abs() > clip).float().mean()
+    return loss, slope, kl, share
 
 
-def value_loss(values: Tensor, targets: Tensor, old: Tensor, clip: float | None) -> Tensor:
-    """Half the mean squared error; with `clip`, the worse of the plain and the clipped estimate."""
-    error = (values - targets).square()
+def value_loss(values: Tensor, targets: Tensor, old: Tensor, clip: float | None) -> tuple[Tensor, Tensor]:
+    """Half the mean squared error and its slope; with `clip`, of the worse of the plain and the clipped estimate."""
+    slope = error = values - targets
     if clip is not None:
-        near = old + (values - old).clamp(-clip, clip)
-        error = torch.maximum(error, (near - targets).square())
-    return 0.5 * error.mean()
+        moved = values - old
+        near = old + moved.clamp(-clip, clip) - targets
+        worse = error.abs() < near.abs()
+        slope = torch.where(worse, near * (moved.abs() < clip), error)
+        error = torch.where(worse, near, error)
+    return 0.5 * error.square().mean(), slope / len(values)
 
 
 def schedule(name: ScheduleName, start: float, end: float, progress: float) -> float:
@@ -144,34 +153,33 @@ class PPO:
 
     def _step(self, batch: Batch, rows: Tensor, policy: bool, value: bool) -> bool:
         """One gradient step on one minibatch; False when the KL limit says stop."""
-        config, features = self.config, batch.features[rows]
-        loss = torch.zeros((), device=features.device)
-        if policy:
-            params = self.network.policy(features)  # type: ignore[operator]
-            if batch.masks is not None:
-                params = self.kind.mask(params, batch.masks[rows])
-            log_probs, entropies = self.kind.log_prob_and_entropy(params, batch.actions[rows])
-            surrogate, kl, clipped = policy_loss(log_probs, batch.log_probs[rows], batch.advantages[rows], self.clip)
+        config, run = self.config, forward(self.network, batch.features[rows], policy=policy, value=value)
+        self.optimiser.zero_grad(set_to_none=True)
+        loss, params_slope, values_slope = torch.zeros((), device=rows.device), None, None
+        if run.params is not None:
+            params = run.params if batch.masks is None else self.kind.mask(run.params, batch.masks[rows])
+            log_probs, entropies, slopes = self.kind.differentiated(params, batch.actions[rows])
+            surrogate, slope, kl, clipped = policy_loss(
+                log_probs, batch.log_probs[rows], batch.advantages[rows], self.clip
+            )
             if config.target_kl is not None and not (float(kl) <= config.target_kl):  # NaN stops too
                 self._note({"policy/kl": kl})
                 return False
             entropy = entropies.mean()
-            loss = loss + surrogate
-            if self.entropy_coef > 0:  # else its gradient would be computed for nothing
-                loss = loss - self.entropy_coef * entropy
+            loss = surrogate - self.entropy_coef * entropy
+            params_slope = slopes(slope, -self.entropy_coef / len(rows))
             self._note(
                 {"loss/policy": surrogate, "policy/kl": kl, "policy/clip_share": clipped, "policy/entropy": entropy}
             )
-        if value:
-            estimates = self.network.value(features)  # type: ignore[operator]
-            error = value_loss(estimates, batch.targets[rows], batch.values[rows], config.value_clip)
-            loss = loss + (config.value_coef * error if policy else error)
+        if run.values is not None:
+            error, slope = value_loss(run.values, batch.targets[rows], batch.values[rows], config.value_clip)
+            weight = config.value_coef if policy else 1.0
+            loss, values_slope = loss + weight * error, weight * slope
             self._note({"loss/value": error})
-        self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        run.backward(params_slope, values_slope)
         grads = [p.grad for p in self.parameters if p.grad is not None]
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))
-        size = float(norm + 0 * loss.detach())  # a clamp can hide a NaN loss from the gradient
+        size = float(norm + 0 * loss)  # a clamp can hide a NaN loss from the gradient
         if not math.isfinite(size):
             self.skipped += 1
             self.skipped_in_a_row += 1
@@ -191,7 +199,6 @@ class PPO:
     def _note(self, values: dict[str, Tensor]) -> None:
         """Add up diagnostics on the device; they are read once per update."""
         for name, value in values.items():
-            value = value.detach()
             self.sums[name] = self.sums[name] + value if name in self.sums else value
             self.counts[name] = self.counts.get(name, 0) + 1
 

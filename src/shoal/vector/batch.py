@@ -114,7 +114,8 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
         return self._observations(slice(0, self.num_envs), None), self._merge(infos)
 
     def step(self, actions: Any, *, out: Any = None) -> Step:
-        """Step all environments. With `out` (arrays shaped as the observation) nothing is allocated for it."""
+        """Step all environments. With `out` (arrays shaped as the observation) nothing is allocated: the
+        observations go there, and final ones are in the property `final_obs` alone, not in the infos."""
         if len(self.slices) == 1:
             self.send(0, actions)
             return self.recv(0, out=out)
@@ -210,16 +211,21 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
         merged = self._merge(infos)
         ended = terminated | truncated
         if ended.any():
-            layout = block.observation_layout
-            final = np.full(self.num_envs, None, object)
-            mask = np.zeros(self.num_envs, np.bool_)
-            for index in np.flatnonzero(ended) + rows.start:
-                final[index] = layout.assemble([array[index].copy() for array in block.final_observations])
-                mask[index] = True
-            merged["final_obs"], merged["_final_obs"] = final, mask
+            if out is None:
+                merged |= self._final_infos(rows, ended)
             if block.restarted[rows].any():
                 merged["restarted"] = block.restarted.copy()
         return self._observations(rows, out), block.rewards[rows].copy(), terminated, truncated, merged
+
+    def _final_infos(self, rows: slice, ended: Array) -> dict[str, Any]:
+        """Final observations as Gymnasium's infos have them: an array of objects, and where it is filled."""
+        final = np.empty(self.num_envs, object)  # of None
+        mask = np.zeros(self.num_envs, np.bool_)
+        mask[rows] = ended
+        leaves = [array[mask] for array in self.block.final_observations]
+        for place, index in enumerate(np.flatnonzero(mask).tolist()):
+            final[index] = self.block.observation_layout.assemble([leaf[place] for leaf in leaves])
+        return {"final_obs": final, "_final_obs": mask}
 
     def _observations(self, rows: slice, out: Any) -> Any:
         layout = self.block.observation_layout

@@ -14,6 +14,7 @@ from shoal.vector.launch import usable_cores
 _PROBE_S = 0.05  # time given to stepping one environment
 _TRIAL_S = 0.25  # time given to each backend where both could win
 _HAND_OFF_S = 60e-6  # waking workers and waiting for them: below this no split can pay
+_WORTH = 1.08  # process must be this much faster: it takes the cores that the learner could use
 _CLEAR_S = 20e-3  # a batch step this long is worth splitting whatever the hand-off costs
 
 
@@ -73,7 +74,7 @@ def choose(
             for name, env in contenders.items():
                 speeds[name] = max(speeds[name], _steps_per_s(env, _TRIAL_S / 3))
         to_close.pop_all()
-    best = max(speeds, key=lambda name: speeds[name])
+    best = "process" if speeds["process"] > _WORTH * speeds["serial"] else "serial"
     for name, env in contenders.items():
         if name != best:
             env.close()

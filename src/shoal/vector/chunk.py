@@ -17,6 +17,7 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from shoal.vector.block import Block
 from shoal.vector.errors import EnvFault, NotFinite, as_fault, text_of, too_many_restarts
 from shoal.vector.layout import FLOAT32_MAX, check_flag, check_info, check_scalar
+from shoal.vector.quick import quicken
 from shoal.vector.seeding import Stream, episode_seed
 
 EnvFactory = Callable[[], gym.Env[Any, Any]]
@@ -58,7 +59,10 @@ class Chunk:
         self.elapsed = [0] * len(factories)
         self.faults: list[EnvFault] = []  # faults survived since the caller last looked
         self._discrete = isinstance(block.action_layout.space, gym.spaces.Discrete)
-        self._store = _writer(block)
+        layout = block.observation_layout
+        # The usual observation is one array: where a value is already what it should be, it is written at once.
+        usual = layout.leaves[0][1:] if layout.is_single else (None, None)
+        self._usual = block.observations[0], *usual  # (rows, shape, dtype)
         try:
             for local in range(len(factories)):
                 ready = first_env if local == 0 else None
@@ -90,6 +94,7 @@ class Chunk:
     def step(self) -> Infos:
         """Step every environment with its row of `block.actions`; an episode that ends starts anew."""
         block, elapsed, limits, current, worker = self.block, self.elapsed, self.limits, self.block.current, self.worker
+        rows, shape, dtype = self._usual
         rewards: list[float] = []
         ends: Ends = []
         infos: Infos = []
@@ -99,7 +104,10 @@ class Chunk:
             elapsed[local] = age = elapsed[local] + 1
             try:
                 observation, reward, terminated, truncated, info = step(action)
-                self._store(observation, index)
+                if type(observation) is np.ndarray and observation.dtype is dtype and observation.shape == shape:
+                    rows[index] = observation
+                else:
+                    self._store(observation, index)
                 rewards.append(reward if type(reward) is float else check_scalar(reward, "the reward"))
                 if terminated is not False or truncated is not False or age >= limits[local]:
                     terminated = check_flag(terminated, "terminated")
@@ -311,6 +319,9 @@ class Chunk:
 
     # -- arrays --------------------------------------------------------------------------------
 
+    def _store(self, observation: Any, index: int) -> None:
+        self.block.observation_layout.write(observation, self.block.observations, index)
+
     def _actions(self) -> Sequence[Any]:
         """This chunk's actions, one value per environment that the environment may keep."""
         rows = [array[self.rows] for array in self.block.actions]
@@ -341,28 +352,12 @@ def close_all(chunks: Sequence[Chunk]) -> EnvFault | None:
     return next((fault for fault in faults if fault is not None), None)
 
 
-def _writer(block: Block) -> Callable[[Any, int], None]:
-    """`block.observation_layout.write` into the block, with a short way for the usual observation."""
-    layout, rows = block.observation_layout, block.observations
-    if not layout.is_single:
-        return lambda observation, index: layout.write(observation, rows, index)
-    array = rows[0]
-    _, shape, dtype = layout.leaves[0]
-
-    def write(observation: Any, index: int) -> None:
-        if type(observation) is np.ndarray and observation.dtype is dtype and observation.shape == shape:
-            array[index] = observation
-        else:
-            layout.write(observation, rows, index)
-
-    return write
-
-
 def strip(env: gym.Env[Any, Any]) -> tuple[gym.Env[Any, Any], int]:
-    """Take off the outermost wrappers whose work a chunk does itself, for half the cost of a CartPole step.
+    """Take off the outermost wrappers whose work a chunk does itself, and what else costs time for nothing.
 
     Returns the environment to step and its time limit (a very large number if it has none).
     """
+    quicken(env)
     limit = 2**62
     while type(env) in _LOCAL_WRAPPERS:
         if type(env) is TimeLimit:
