@@ -28,6 +28,14 @@ def pieces(kind: str = "discrete", rows: int = 40, **options):
     return network, family, torch.randn(rows, 6)
 
 
+def both(network, features) -> None:
+    """A pass with slopes of 1 everywhere."""
+    run = backprop.begin(network, features)
+    run.policy_slope(torch.ones_like(run.policy()))
+    run.value_slope(torch.ones_like(run.value()))
+    run.finish()
+
+
 @pytest.mark.parametrize("parts", [(True, True), (True, False), (False, True)])
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("hidden", [(), (5,), (70, 40), (4, 6, 5)])
@@ -41,11 +49,17 @@ def test_the_hand_equals_autograd(kind, activation, hidden, shared, parts) -> No
     found = []
     for way in (backprop._ByHand, backprop._ByAutograd):
         network.zero_grad(set_to_none=True)
-        run = way(network, features, policy, value)
-        run.backward(slopes[0] if policy else None, slopes[1] if value else None)
-        found.append((run.params, run.values, [p.grad for p in network.parameters()]))
-    by_hand, wanted = found
-    for one, other in zip((*by_hand[:2], *by_hand[2]), (*wanted[:2], *wanted[2]), strict=True):
+        run = way(network, features)
+        outputs = []
+        if policy:
+            outputs.append(run.policy())
+            run.policy_slope(slopes[0])
+        if value:
+            outputs.append(run.value())
+            run.value_slope(slopes[1])
+        run.finish()
+        found.append([*outputs, *(p.grad for p in network.parameters())])
+    for one, other in zip(*found, strict=True):
         assert (one is None) == (other is None)
         if one is not None:
             torch.testing.assert_close(one, other)
@@ -59,17 +73,16 @@ def test_who_goes_which_way() -> None:
         pass
 
     network, family, features = pieces()
-    assert isinstance(backprop.forward(network, features, policy=True, value=True), backprop._ByHand)
+    assert isinstance(backprop.begin(network, features), backprop._ByHand)
     for other in (Own(6, family), ActorCritic(6, family, activation="silu")):
-        assert isinstance(backprop.forward(other, features, policy=True, value=True), backprop._ByAutograd)
+        assert isinstance(backprop.begin(other, features), backprop._ByAutograd)
 
 
 def test_frozen_weights_get_no_gradient() -> None:
     """By hand as by autograd; also where nothing at all is left to train."""
     network, family, features = pieces(hidden=(5, 5))
     network.trunk[0].weight.requires_grad_(False)
-    run = backprop.forward(network, features, policy=True, value=True)
-    run.backward(torch.ones(len(features), 5), torch.ones(len(features)))
+    both(network, features)
     assert network.trunk[0].weight.grad is None
     assert network.trunk[2].weight.grad is not None
 
@@ -80,9 +93,7 @@ def test_frozen_weights_get_no_gradient() -> None:
         def value(self, features):
             return features.sum(-1)
 
-    backprop.forward(Fixed(), features, policy=True, value=True).backward(
-        torch.ones(len(features), 5), torch.ones(len(features))
-    )
+    both(Fixed(), features)
 
 
 @pytest.mark.parametrize("entropy", [0.0, -0.3])

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from shoal.config import PPOConfig, ScheduleName
 from shoal.learn.actions import ActionKind
-from shoal.learn.backprop import forward
+from shoal.learn.backprop import begin
 from shoal.vector.layout import Array
 
 MAX_LOG_RATIO = 20.0  # exp(20) is finite in float32 and far outside any clip range
@@ -153,11 +153,11 @@ class PPO:
 
     def _step(self, batch: Batch, rows: Tensor, policy: bool, value: bool) -> bool:
         """One gradient step on one minibatch; False when the KL limit says stop."""
-        config, run = self.config, forward(self.network, batch.features[rows], policy=policy, value=value)
+        config, run = self.config, begin(self.network, batch.features[rows])
         self.optimiser.zero_grad(set_to_none=True)
-        loss, params_slope, values_slope = torch.zeros((), device=rows.device), None, None
-        if run.params is not None:
-            params = run.params if batch.masks is None else self.kind.mask(run.params, batch.masks[rows])
+        loss = torch.zeros((), device=rows.device)
+        if policy:
+            params = run.policy() if batch.masks is None else self.kind.mask(run.policy(), batch.masks[rows])
             log_probs, entropies, slopes = self.kind.differentiated(params, batch.actions[rows])
             surrogate, slope, kl, clipped = policy_loss(
                 log_probs, batch.log_probs[rows], batch.advantages[rows], self.clip
@@ -166,17 +166,18 @@ class PPO:
                 self._note({"policy/kl": kl})
                 return False
             entropy = entropies.mean()
-            loss = surrogate - self.entropy_coef * entropy
-            params_slope = slopes(slope, -self.entropy_coef / len(rows))
+            loss = loss + surrogate - self.entropy_coef * entropy
+            run.policy_slope(slopes(slope, -self.entropy_coef / len(rows)))
             self._note(
                 {"loss/policy": surrogate, "policy/kl": kl, "policy/clip_share": clipped, "policy/entropy": entropy}
             )
-        if run.values is not None:
-            error, slope = value_loss(run.values, batch.targets[rows], batch.values[rows], config.value_clip)
+        if value:
+            error, slope = value_loss(run.value(), batch.targets[rows], batch.values[rows], config.value_clip)
             weight = config.value_coef if policy else 1.0
-            loss, values_slope = loss + weight * error, weight * slope
+            loss = loss + weight * error
+            run.value_slope(weight * slope)
             self._note({"loss/value": error})
-        run.backward(params_slope, values_slope)
+        run.finish()
         grads = [p.grad for p in self.parameters if p.grad is not None]
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))
         size = float(norm + 0 * loss)  # a clamp can hide a NaN loss from the gradient
