@@ -15,6 +15,8 @@ import pytest
 from shoal.tasks.cartpole import CartPole
 from shoal.vector.compiled import CompiledEnv, CompiledVectorEnv
 from shoal.vector.errors import EnvRaised
+from shoal.vector.launch import usable_cores
+from shoal.vector.rng import uniform
 from shoal.vector.team import LOOK_S
 
 
@@ -102,4 +104,70 @@ def test_a_forked_process_is_told():
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     team.step(np.zeros(4, np.int64))  # the parent's are as they were
+    team.close()
+
+
+class Uneven(CompiledEnv):
+    """The first environments of a batch take long: their actions say how long."""
+
+    state = np.dtype([("steps", "i8"), ("work", "f8")])
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = gym.spaces.Discrete(100_000)
+
+    @staticmethod
+    def reset(state, rng):
+        state.steps = 0
+        state.work = uniform(rng)
+
+    @staticmethod
+    def step(state, rng, action):
+        state.steps += 1
+        for _ in range(action):
+            state.work = 3.9 * state.work * (1.0 - state.work)
+        return state.work, state.steps == 5 or (action == 13 and state.work < 0.2)
+
+    @staticmethod
+    def observe(state, out):
+        out[0] = state.steps
+        out[1] = state.work
+
+
+@pytest.mark.parametrize("threads", [2, 3, 7])
+def test_pieces_taken_from_others_change_nothing(threads):
+    """Ranges of many pieces, one of them slow, so that the others take over from it: each environment steps once."""
+    one, team = CompiledVectorEnv(Uneven, 700), CompiledVectorEnv(Uneven, 700, threads=threads)
+    assert np.array_equal(one.reset(seed=3)[0], team.reset(seed=3)[0])
+    rng = np.random.default_rng(0)
+    for _ in range(12):
+        actions = np.where(np.arange(700) < 200, 3000, rng.integers(0, 50, 700))
+        seen, alike = one.step(actions), team.step(actions)
+        for part, other in zip(seen[:4], alike[:4], strict=True):
+            assert np.array_equal(part, other)
+        assert np.array_equal(one.final_obs[seen[2]], team.final_obs[seen[2]])
+    team.close()
+
+
+@pytest.mark.skipif(usable_cores() < 2, reason="needs two cores")
+def test_a_slow_range_is_shared():
+    """All the work in the first half: two threads do not take as long as the one whose range it is."""
+    team = CompiledVectorEnv(Uneven, 512, threads=2)
+    team.reset(seed=0)
+    spent = []
+    for late in (False, True) * 7:
+        slow = np.arange(512) >= 256 if late else np.arange(512) < 256
+        actions = np.where(slow, 20_000, 0)  # 17 ms on one core
+        began, cpu = time.perf_counter(), time.process_time()
+        team.step(actions)
+        spent.append((time.process_time() - cpu) / (time.perf_counter() - began))
+    team.close()
+    assert max(spent) > 1.5  # cores at work at once; one range, one thread would be 1.0 and a little looking
+
+
+def test_a_fault_in_the_last_piece_names_its_environment():
+    """Whichever thread took it."""
+    team = CompiledVectorEnv(Fuse, 300, threads=2)
+    team.reset(seed=0)
+    with pytest.raises(EnvRaised) as caught:
+        team.step((np.arange(300) == 299).astype(np.int64))
+    assert caught.value.env == 299
     team.close()

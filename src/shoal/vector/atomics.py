@@ -56,6 +56,17 @@ def swap(typing: Any, words: Any, index: Any, old: Any, new: Any) -> Any:
 
 
 @intrinsic
+def add(typing: Any, words: Any, index: Any, value: Any) -> Any:
+    """words[index] += value, in one go; what it was before."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word = _word(context, builder, signature.args[0], *arguments[:2])
+        return builder.atomic_rmw("add", word, arguments[2], "seq_cst")
+
+    return types.int64(words, types.int64, types.int64), codegen
+
+
+@intrinsic
 def pause(typing: Any) -> Any:
     """Say that this is a loop that waits: some 50 ns that leave the core's other half alone."""
 

@@ -106,11 +106,14 @@ def step_range(
 ) -> Any:
     """Step environments low..high-1. Returns how many episodes ended, or WRONG_ACTION, or NOT_FINITE - i.
 
+    First all actions are looked at, not only this range's, so that a wrong one is found before any environment is
+    stepped. Threads do that once, with an empty range, and then pass ~low for low: the actions are known to be fine.
     Records come as uint8 and are viewed in here: Numba takes 0.3 us longer to accept a structured array.
     """
     slots, config = slot_bytes.view(SLOT), config_bytes.view(CONFIG)[0]
-    # All the actions, not only this range's: every thread sees the same error, and then none steps.
-    if wrong_actions(actions, config) > 0:
+    if low < 0:
+        low = ~low
+    elif wrong_actions(actions, config) > 0:
         return WRONG_ACTION
     ended = 0
     for i in range(low, high):

@@ -4,6 +4,9 @@ A plain Python thread that is woken needs 50 us to wake and then the GIL, which 
 step of 4,096 cheap environments takes. So a member of the team stays in machine code between steps: it looks
 for the next one for about LOOK_S before it goes to sleep, and takes the arrays of a step by their addresses. Looking is
 bounded: a team that is not asked for anything sleeps.
+
+Each thread has a range of environments, which stay in its core's cache, and steps it piece by piece; who is done takes
+the pieces that are left of the others' ranges, so that nobody waits long for a core that was busy with something else.
 """
 
 from __future__ import annotations
@@ -21,9 +24,11 @@ import numpy as np
 LOOK_S = 200e-6
 _CALIBRATION = 20_000  # looks that are timed, once, to know how many make up LOOK_S: one takes 10 to 100 ns
 _POLL_S = 50e-6  # how often the leader looks for a member that is late
-# Words of `control`, a cache line of 8 for the leader and for each member: the number of the step to take; of the
-# last one taken, what came of it, and whether the member sleeps. After them the addresses of the arrays of a step.
-_LINE, _TURN, _DONE, _RESULT, _ASLEEP = 8, 0, 0, 1, 2
+_PIECES, _SMALLEST = 8, 32  # of a range; environments in a piece
+# Words of `control`, a cache line of 8 for the leader and for each member: the number of the step to take (the
+# leader's) or of the last one taken; what came of it; whether the member sleeps; of the range, the next environment to
+# step, where it begins and ends, and how many make a piece. After them the addresses of the arrays of a step.
+_LINE, _TURN, _DONE, _RESULT, _ASLEEP, _NEXT, _LOW, _HIGH, _SIZE = 8, 0, 0, 1, 2, 3, 4, 5, 6
 _CALLED = 2  # in the place of "asleep": the leader has seen it, and wakes the member
 _CHANGING = 7  # obs, mask, final_obs, final_mask, rewards, terminated, truncated: other arrays in every step
 WAKE = -(2**62)  # what the leader's part returns when members must be woken first
@@ -37,11 +42,13 @@ class Team:
     """
 
     def __init__(self, step: Any, arguments: tuple[Any, ...], total: int, count: int) -> None:
-        edges = [total * k // count for k in range(count + 1)]
-        self._ranges = list(itertools.pairwise(edges))
         self._lead, self._follow = _parts(step)
         self._examples = self._arguments = arguments
         self._control = np.zeros(_LINE * count + _CHANGING, np.int64)
+        edges = [total * k // count for k in range(count + 1)]
+        for line, (low, high) in enumerate(itertools.pairwise(edges)):
+            size = max(-(-(high - low) // _PIECES), _SMALLEST)
+            self._control[_LINE * line + _LOW : _LINE * line + _SIZE + 1] = low, high, size
         self._errors: list[BaseException | None] = [None] * count
         self._closing = False
         self._wake = [threading.Lock() for _ in range(count)]  # one-slot signals: released by the leader
@@ -54,18 +61,17 @@ class Team:
             thread.start()
 
     def run(self, arguments: tuple[Any, ...]) -> list[int]:
-        """Step everything; one result per range. An exception of any range is raised, when all have finished."""
+        """Step everything; one result per thread. An exception of any thread is raised, when all have finished."""
         control, members = self._control, len(self._threads)
-        low, high = self._ranges[0]
         error: BaseException | None = self._finish()  # only an interrupted step is not finished yet
         self._arguments = arguments  # members have them by address: they must live until all have finished
         result = 0
         try:
-            result = self._lead(control, members, False, *arguments, low, high)
+            result = self._lead(control, members, False, *arguments)
             if result == WAKE:
                 for k in range(1, members + 1):
                     self._rouse(k)
-                result = self._lead(control, members, True, *arguments, low, high)
+                result = self._lead(control, members, True, *arguments)
         except BaseException as raised:  # first the others have to finish: they write into arrays being read
             error = raised
         error = self._finish() or error
@@ -111,7 +117,7 @@ class Team:
         control = self._control
         while not self._closing:
             try:
-                self._follow(control, k, *self._examples, *self._ranges[k])
+                self._follow(control, k, *self._examples)
             except BaseException as error:  # handed to the leader
                 self._errors[k] = error
                 control[_LINE * k + _DONE] = control[_TURN]
@@ -124,9 +130,43 @@ def _parts(step: Any) -> tuple[Callable[..., int], Callable[..., int]]:
     """The leader's part and a member's, compiled for the types of `step`: a second, once in a process."""
     numba: Any = importlib.import_module("numba")
     atomics: Any = importlib.import_module("shoal.vector.atomics")
-    load, store, swap, pause, moved = (getattr(atomics, name) for name in ("load", "store", "swap", "pause", "moved"))
+    names = ("load", "store", "swap", "add", "pause", "moved")
+    load, store, swap, add, pause, moved = (getattr(atomics, name) for name in names)
     line, turn_at, done, result_at, asleep = _LINE, _TURN, _DONE, _RESULT, _ASLEEP
+    next_at, low_at, high_at, size_at = _NEXT, _LOW, _HIGH, _SIZE
     wake, called, changing = WAKE, _CALLED, _CHANGING
+
+    def pieces(
+        control: Any,
+        k: Any,
+        slots: Any,
+        actions: Any,
+        obs: Any,
+        mask: Any,
+        final_obs: Any,
+        final_mask: Any,
+        rewards: Any,
+        terminated: Any,
+        truncated: Any,
+        config: Any,
+    ) -> Any:
+        """Step pieces of the own range, then of the others', while there are any. The sum of what came of them, or
+        of several faults the one of the lowest environment."""
+        count = (control.shape[0] - changing) // line
+        ended, fault = 0, 0
+        for further in range(count):
+            at = line * ((k + further) % count)
+            size, high = control[at + size_at], control[at + high_at]
+            low = add(control, at + next_at, size)
+            while low < high:
+                result = step(slots, actions, obs, mask, final_obs, final_mask, rewards, terminated, truncated, config,
+                              ~low, min(low + size, high))  # fmt: skip
+                if result >= 0:
+                    ended += result
+                elif fault == 0 or result > fault:
+                    fault = result
+                low = add(control, at + next_at, size)
+        return fault if fault < 0 else ended
 
     def lead(
         control: Any,
@@ -142,10 +182,14 @@ def _parts(step: Any) -> tuple[Callable[..., int], Callable[..., int]]:
         terminated: Any,
         truncated: Any,
         config: Any,
-        low: Any,
-        high: Any,
     ) -> Any:
         if not woken:
+            for k in range(members + 1):
+                control[line * k + next_at] = control[line * k + low_at]
+                control[line * k + result_at] = 0
+            wrong = step(slots, actions, obs, mask, final_obs, final_mask, rewards, terminated, truncated, config, 0, 0)
+            if wrong < 0:
+                return wrong
             at = line * (members + 1)
             control[at], control[at + 1] = obs.ctypes.data, mask.ctypes.data
             control[at + 2], control[at + 3] = final_obs.ctypes.data, final_mask.ctypes.data
@@ -157,8 +201,8 @@ def _parts(step: Any) -> tuple[Callable[..., int], Callable[..., int]]:
                 sleeping += swap(control, line * k + asleep, 1, called)
             if sleeping > 0:
                 return wake
-        result = step(slots, actions, obs, mask, final_obs, final_mask, rewards, terminated, truncated, config, low,
-                      high)  # fmt: skip
+        result = pieces(control, 0, slots, actions, obs, mask, final_obs, final_mask, rewards, terminated, truncated,
+                        config)  # fmt: skip
         turn, looked = control[turn_at], 0
         for k in range(1, members + 1):
             while load(control, line * k + done) != turn and looked < looks:
@@ -179,8 +223,6 @@ def _parts(step: Any) -> tuple[Callable[..., int], Callable[..., int]]:
         terminated: Any,
         truncated: Any,
         config: Any,
-        low: Any,
-        high: Any,
     ) -> Any:
         at = control.shape[0] - changing
         seen = control[line * k + done]
@@ -196,10 +238,10 @@ def _parts(step: Any) -> tuple[Callable[..., int], Callable[..., int]]:
                 if load(control, turn_at) == seen or not swap(control, line * k + asleep, 1, 0):
                     return 0
                 continue
-            control[line * k + result_at] = step(
-                slots, actions, moved(obs, control[at]), moved(mask, control[at + 1]),
+            control[line * k + result_at] = pieces(
+                control, k, slots, actions, moved(obs, control[at]), moved(mask, control[at + 1]),
                 moved(final_obs, control[at + 2]), moved(final_mask, control[at + 3]), moved(rewards, control[at + 4]),
-                moved(terminated, control[at + 5]), moved(truncated, control[at + 6]), config, low, high,
+                moved(terminated, control[at + 5]), moved(truncated, control[at + 6]), config,
             )  # fmt: skip
             store(control, line * k + done, turn)
             seen = turn
@@ -226,5 +268,6 @@ def _parts(step: Any) -> tuple[Callable[..., int], Callable[..., int]]:
         timed(blank, _CALIBRATION)
         spent.append(time.perf_counter() - began)
     looks = round(LOOK_S * _CALIBRATION / min(spent))  # a constant for the two functions above
-    arguments = step.signatures[0]
+    arguments = step.signatures[0][:-2]
+    pieces = compiled(pieces, words, whole, *arguments)
     return compiled(lead, words, whole, numba.boolean, *arguments), compiled(follow, words, whole, *arguments)
