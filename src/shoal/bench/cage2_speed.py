@@ -40,7 +40,7 @@ def rates(num_envs: int, features: str, red: str) -> list[float]:
     return found
 
 
-def threaded_gains(num_envs: int, red: str, turns: int = 15) -> list[float]:
+def threaded_gains(num_envs: int, red: str, turns: int = 45) -> list[float]:
     """What two threads gain, turn by turn: both step for a tenth of a second, so that a slow moment touches both.
 
     The first steps of a turn are left out: threads that slept through the other's turn begin on the same core.

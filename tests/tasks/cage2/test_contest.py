@@ -100,3 +100,15 @@ def test_summary_of_known_numbers() -> None:
     assert "26ce1c1" in score["rules"]
     with pytest.raises(ValueError, match="missing sleep"):
         summarise({"bline": returns["bline"], "meander": returns["meander"]})
+
+
+def test_a_defender_whose_action_was_not_taken():
+    """It remembers the one that was: who slept instead has its first decoy still to deploy."""
+    bits, begun = np.zeros((1, 52), np.uint8), np.array([True])
+    told, untold = Defender("decoy-first", 1), Defender("decoy-first", 1)
+    first = int(told.act(bits, begun)[0])
+    assert untold.act(bits, begun)[0] == first
+    told.took(np.array([0]))
+    begun = np.array([False])
+    assert told.act(bits, begun)[0] == first
+    assert untold.act(bits, begun)[0] != first

@@ -124,3 +124,7 @@ class Defender:
         begun = np.ascontiguousarray(begun, np.bool_)
         compiled(act_all)(self._number, self._hands, self._rngs, bits, begun, self._actions)
         return self._actions.copy()
+
+    def took(self, actions: np.ndarray) -> None:
+        """Somebody else's actions int64[N] were taken instead: remember those."""
+        self._actions[:] = actions
