@@ -44,7 +44,9 @@ TRAINING = {
 
 def lesson(agent: Agent | None, episodes: int, seed: int, kept: dict[str, list[torch.Tensor]]) -> None:
     """Whole episodes of the heuristic, or with `agent` of the clone; what the heuristic would do, and returns."""
-    envs = CompiledVectorEnv(make(horizon=EPISODE_STEPS), NUM_ENVS)  # the red agents mixed as in training
+    # Red agents are mixed as in training; episodes are of 100 steps, of which the shorter ones are beginnings. The
+    # value network therefore fears too much for the rest of a short episode; training corrects that.
+    envs = CompiledVectorEnv(make(horizon=EPISODE_STEPS), NUM_ENVS)
     teacher = Defender(HEURISTIC, NUM_ENVS, seed)
     noise = torch.Generator().manual_seed(seed)
     observations, _ = envs.reset(seed=seed)
@@ -75,7 +77,7 @@ def lesson(agent: Agent | None, episodes: int, seed: int, kept: dict[str, list[t
 
 
 def fit(agent: Agent, kept: dict[str, list[torch.Tensor]], steps: int, done: int, total: int, seed: int) -> float:
-    """Gradient steps on all lessons so far; the share of the heuristic's actions that the clone gets right."""
+    """Gradient steps on all lessons so far; the share of actions in the last of them that the clone gets right."""
     obs, mask, action, allowed, value = (torch.cat(kept[name]) for name in KEPT)
     network = agent.network.train()
     optimiser = torch.optim.Adam(network.parameters(), lr=RATE, fused=True)
@@ -130,12 +132,17 @@ def learn(seed: int, work: Path) -> dict[str, object]:
         "seed": seed, "clone_right": right, "clone_sum": before["sum"], "sum": after["sum"], "cells": after["cells"],
         "rules": after["rules"], "episodes": EPISODES, "steps": result.steps, "clone_s": round(cloned_s, 1),
         "wall_s": round(time.perf_counter() - began, 1), "cpu_s": round(time.process_time() - cpu, 1),
-        "settings": {**TRAINING, "rounds": ROUNDS}, **stored.stamp(),
+        "settings": settings(), **stored.stamp(),
     }  # fmt: skip
 
 
+def settings() -> dict[str, object]:
+    """What a stored run was made with."""
+    return {**TRAINING, "rounds": [list(one) for one in ROUNDS]}
+
+
 def summarise(runs: list[dict]) -> list[Row]:
-    """Means of the seeds, beside the heuristic itself."""
+    """Means of the seeds, before and after PPO."""
     note = ", ".join(f"seed {run['seed']}: {run['sum']['mean']:.2f}" for run in runs)
     before = ", ".join(f"{run['clone_sum']['mean']:.2f}" for run in runs)
     sums = [run["sum"]["mean"] for run in runs]
@@ -152,7 +159,7 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", type=int, nargs="+", default=[101, 102, 103])
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "shoal-cage2-clone")
     given = parser.parse_args()
-    runs = (stored.read(NAME) or {"runs": []})["runs"]
+    runs = [run for run in (stored.read(NAME) or {"runs": []})["runs"] if run["settings"] == settings()]
     for seed in given.seeds:
         if seed not in {run["seed"] for run in runs}:
             runs.append(learn(seed, given.work))

@@ -124,3 +124,33 @@ def test_slopes_of_log_probabilities_and_entropies(kind, masked, entropy) -> Non
     found = slopes(weights, entropy)
     torch.testing.assert_close(found, wanted_slopes(weights, entropy))
     assert (found[~allowed] == 0).all()
+
+
+def test_a_layer_put_in_later_is_the_one_that_acts_and_learns() -> None:
+    """No second list of layers: what the network holds is what is used, with a graph and without."""
+    network, _, features = pieces(hidden=(5, 5))
+    network.trunk[0] = nn.Linear(6, 5)
+    with torch.no_grad():
+        lean = network.policy(features)
+    torch.testing.assert_close(lean, network.policy(features).detach())
+    both(network, features)
+    assert network.trunk[0].weight.grad is not None
+    spectral = nn.utils.parametrizations.spectral_norm(network.value_head)
+    assert isinstance(backprop.begin(network, features), backprop._ByAutograd)
+    both(network, features)
+    assert spectral.parametrizations.weight.original.grad is not None
+
+
+def test_features_of_any_leading_shape() -> None:
+    """Acting takes one row, or rows of rows, as torch's layers do."""
+    network, _, features = pieces()
+    with torch.no_grad():
+        assert network.policy(features[0]).shape == (5,)
+        assert network.policy(features.reshape(4, 10, 6)).shape == (4, 10, 5)
+
+
+def test_slopes_in_the_precision_of_the_parameters() -> None:
+    """A network under autocast gives bfloat16 logits; an entropy bonus must not trip over them."""
+    family = action_kind(SPACES["discrete"])
+    _, _, slopes = family.differentiated(torch.randn(8, 5, dtype=torch.bfloat16), torch.zeros(8, dtype=torch.int64))
+    assert slopes(torch.ones(8), -0.1).dtype == torch.bfloat16

@@ -331,3 +331,24 @@ def test_frozen_weights_are_not_trained() -> None:
     ppo.update(batch_for(ppo), 0.0, shuffle())
     assert torch.equal(network.trunk[0].weight, before)
     assert len({name.split(".")[0] for name in ppo.state()}) == len(list(network.parameters())) - 1
+
+
+def test_an_entropy_that_is_no_number_matters_only_with_a_bonus() -> None:
+    """Logits of -inf, as some networks forbid actions, have a finite gradient and an entropy of NaN."""
+
+    class Forbidding(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 3)
+
+        def policy(self, features):
+            return self.layer(features) + torch.tensor([0.0, 0.0, -math.inf])
+
+        def value(self, features):
+            return features.sum(-1)
+
+    ppo = PPO(
+        Forbidding(), action_kind(spaces.Discrete(3)), PPOConfig(minibatch_size=16, update_epochs=1, entropy_coef=0.0)
+    )
+    metrics = ppo.update(batch_for(ppo), 0.0, shuffle())
+    assert metrics["guard/skipped_steps"] == 0

@@ -171,3 +171,42 @@ def test_a_fault_in_the_last_piece_names_its_environment():
         team.step((np.arange(300) == 299).astype(np.int64))
     assert caught.value.env == 299
     team.close()
+
+
+class Slow(CompiledEnv):
+    """Raises what its action says: at once, or after some work."""
+
+    state = np.dtype([("work", "f8")])
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    action_space = gym.spaces.Discrete(3)
+
+    @staticmethod
+    def reset(state, rng):
+        state.work = 0.3
+
+    @staticmethod
+    def step(state, rng, action):
+        if action == 1:
+            for _ in range(2_000_000):
+                state.work = 3.9 * state.work * (1.0 - state.work)
+            raise ValueError("slow")
+        if action == 2:
+            raise ValueError("quick")
+        return 1.0, False
+
+    @staticmethod
+    def observe(state, out):
+        out[0] = state.work
+
+
+def test_of_several_exceptions_the_lowest_environment_s_is_told():
+    """With its own message, whichever thread raised first."""
+    team = CompiledVectorEnv(Slow, 256, threads=2)
+    for _ in range(5):
+        team.reset(seed=0)
+        actions = np.zeros(256, np.int64)
+        actions[[32, 70]] = 1, 2
+        with pytest.raises(EnvRaised, match="slow") as caught:
+            team.step(actions)
+        assert caught.value.env == 32
+    team.close()

@@ -92,7 +92,7 @@ class Categorical:
 
         def slopes(of_log_prob: Tensor, of_entropy: float) -> Tensor:
             # d log p_a / d logit_i = [i = a] - p_i,   d entropy / d logit_i = -p_i (log p_i + entropy)
-            weight = of_log_prob.unsqueeze(-1)
+            weight = of_log_prob.unsqueeze(-1).to(p.dtype)
             if of_entropy:
                 slope = p * ((log_p + entropy.unsqueeze(-1)).mul_(-of_entropy).sub_(weight))
             else:

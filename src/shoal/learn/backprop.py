@@ -41,9 +41,15 @@ class Pass(Protocol):
 
 def begin(network: nn.Module, features: Tensor) -> Pass:
     """The pass of whatever network this is."""
-    if type(network) is ActorCritic and network.trunk.by_hand:
+    if type(network) is ActorCritic and network.trunk.by_hand and features.dim() == 2 and _plain(network):
         return _ByHand(network, features)
     return _ByAutograd(network, features)
+
+
+def _plain(network: ActorCritic) -> bool:
+    """Whether all layers are as they were made: somebody may have put others in their place, or hooks on them."""
+    layers = (*network.trunk.linears, *network.value_trunk.linears, network.policy_head, network.value_head)
+    return all(type(layer) is nn.Linear and not layer._forward_hooks for layer in layers)
 
 
 class _ByAutograd:
@@ -111,10 +117,11 @@ class _ByHand:
         outputs = self._outputs[trunk] if shared else self._outputs.pop(trunk)  # its memory is used again
         _add(head.weight, slope.t() @ outputs[-1])
         _add(head.bias, slope.sum(0))
-        if not trunk.linears:
+        linears = trunk.linears
+        if not linears:
             return
         slope = slope @ head.weight
-        for layer, before, after in zip(reversed(trunk.linears), outputs[-2::-1], outputs[:0:-1], strict=True):
+        for layer, before, after in zip(reversed(linears), outputs[-2::-1], outputs[:0:-1], strict=True):
             if trunk.activation == "tanh":
                 torch.ops.aten.tanh_backward.grad_input(slope, after, grad_input=slope)
             else:
@@ -122,7 +129,7 @@ class _ByHand:
             narrow = before.shape[1] < _NARROW
             _add(layer.weight, (before.t() @ slope).t().contiguous() if narrow else slope.t() @ before)
             _add(layer.bias, slope.sum(0))
-            if layer is not trunk.linears[0]:
+            if layer is not linears[0]:
                 slope = slope @ layer.weight
 
 

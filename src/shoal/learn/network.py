@@ -85,9 +85,13 @@ class Trunk(nn.Sequential):
             layers += [nn.Linear(before, after), ACTIVATIONS[activation]()]
         super().__init__(*layers)
         self.activation = activation
-        self.linears = [layer for layer in layers if isinstance(layer, nn.Linear)]
         # Only an activation whose derivative is a function of its output may overwrite its input.
         self.by_hand = activation in ("tanh", "relu")
+
+    @property
+    def linears(self) -> list[nn.Linear]:
+        """The layers without their activations."""
+        return [layer for layer in self if isinstance(layer, nn.Linear)]
 
     def forward(self, features: Tensor) -> Tensor:
         """Hidden features `[B, width]`."""
@@ -100,6 +104,6 @@ class Trunk(nn.Sequential):
         """The features and what each layer makes of them, without a graph."""
         found = [features]
         for layer in self.linears:
-            out = torch.addmm(layer.bias, found[-1], layer.weight.t())
+            out = nn.functional.linear(found[-1], layer.weight, layer.bias)
             found.append(out.tanh_() if self.activation == "tanh" else out.relu_())
         return found

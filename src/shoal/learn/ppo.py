@@ -166,7 +166,9 @@ class PPO:
                 self._note({"policy/kl": kl})
                 return False
             entropy = entropies.mean()
-            loss = loss + surrogate - self.entropy_coef * entropy
+            loss = loss + surrogate
+            if self.entropy_coef > 0:  # else an entropy that is no number (logits of -inf) is none of its business
+                loss = loss - self.entropy_coef * entropy
             run.policy_slope(slopes(slope, -self.entropy_coef / len(rows)))
             self._note(
                 {"loss/policy": surrogate, "policy/kl": kl, "policy/clip_share": clipped, "policy/entropy": entropy}

@@ -42,8 +42,8 @@ def choose(
     workers: int | None,
     say: Callable[[str], None],
 ) -> VectorEnv[Any, Any, Any]:
-    """The faster of serial and process for this environment on this machine. Nothing is ever swapped for a
-    compiled twin: the environment asked for is the one that runs."""
+    """The faster of serial and process for this environment on this machine, serial where they are close. Nothing
+    is ever swapped for a compiled twin: the environment asked for is the one that runs."""
     count = min(workers or usable_cores(), num_envs)
     if count == 1:
         say("backend serial: there is one " + ("environment" if num_envs == 1 else "core"))
@@ -79,7 +79,8 @@ def choose(
         if name != best:
             env.close()
     figures = ", ".join(f"{name} {speed:,.0f} steps/s" for name, speed in speeds.items())
-    say(f"backend {best}: measured {figures}")
+    close = best == "serial" and speeds["process"] > speeds["serial"]
+    say(f"backend {best}: measured {figures}" + (", too close to be worth the cores" if close else ""))
     return contenders[best]
 
 

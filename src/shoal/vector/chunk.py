@@ -61,8 +61,8 @@ class Chunk:
         self._discrete = isinstance(block.action_layout.space, gym.spaces.Discrete)
         layout = block.observation_layout
         # The usual observation is one array: where a value is already what it should be, it is written at once.
-        usual = layout.leaves[0][1:] if layout.is_single else (None, None)
-        self._usual = block.observations[0], *usual  # (rows, shape, dtype)
+        single = layout.is_single
+        self._usual: Any = (block.observations[0], *layout.leaves[0][1:]) if single else (None, None, None)
         try:
             for local in range(len(factories)):
                 ready = first_env if local == 0 else None

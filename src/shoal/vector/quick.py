@@ -23,12 +23,15 @@ class QuickDiscrete(Discrete[Any]):
 
     def contains(self, x: Any) -> bool:
         if type(x) is self.dtype.type:
-            return bool(self.start <= x < self.start + self.n)
+            return 0 <= int(x) - int(self.start) < int(self.n)  # as whole numbers: an int8 may overflow
         return super().contains(x)
 
 
 def quicken(env: gym.Env[Any, Any]) -> None:
-    """Let the space that the environment itself asks answer sooner. Spaces of the user's own classes stay alone."""
-    space = env.unwrapped.action_space
+    """Let the space that the environment itself asks answer sooner.
+
+    Spaces of the user's own classes stay alone, and so do those that an environment shares with its whole class.
+    """
+    space = getattr(getattr(env, "unwrapped", None), "__dict__", {}).get("action_space")
     if type(space) is Discrete:
         space.__class__ = QuickDiscrete

@@ -6,7 +6,7 @@ for the next one for about LOOK_S before it goes to sleep, and takes the arrays 
 bounded: a team that is not asked for anything sleeps.
 
 Each thread has a range of environments, which stay in its core's cache, and steps it piece by piece; who is done takes
-the pieces that are left of the others' ranges, so that nobody waits long for a core that was busy with something else.
+the pieces that are left of the others' ranges: a core that was busy with something else holds up a piece, not a range.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ _POLL_S = 50e-6  # how often the leader looks for a member that is late
 _PIECES, _SMALLEST = 8, 32  # of a range; environments in a piece
 # Words of `control`, a cache line of 8 for the leader and for each member: the number of the step to take (the
 # leader's) or of the last one taken; what came of it; whether the member sleeps; of the range, the next environment to
-# step, where it begins and ends, and how many make a piece. After them the addresses of the arrays of a step.
-_LINE, _TURN, _DONE, _RESULT, _ASLEEP, _NEXT, _LOW, _HIGH, _SIZE = 8, 0, 0, 1, 2, 3, 4, 5, 6
+# step, where it begins and ends, and how many make a piece; where the piece begins that the thread is at. After them
+# the addresses of the arrays of a step.
+_LINE, _TURN, _DONE, _RESULT, _ASLEEP, _NEXT, _LOW, _HIGH, _SIZE, _AT = 8, 0, 0, 1, 2, 3, 4, 5, 6, 7
 _CALLED = 2  # in the place of "asleep": the leader has seen it, and wakes the member
 _CHANGING = 7  # obs, mask, final_obs, final_mask, rewards, terminated, truncated: other arrays in every step
 WAKE = -(2**62)  # what the leader's part returns when members must be woken first
@@ -72,13 +73,15 @@ class Team:
                 for k in range(1, members + 1):
                     self._rouse(k)
                 result = self._lead(control, members, True, *arguments)
-        except BaseException as raised:  # first the others have to finish: they write into arrays being read
+        except Exception as raised:  # first the others have to finish: they write into arrays being read
+            self._errors[0] = raised
+        except BaseException as raised:
             error = raised
         error = self._finish() or error
-        for raised_there in (error, *self._errors):
-            if raised_there is not None:
-                self._errors = [None] * len(self._errors)
-                raise raised_there
+        raised_at = {int(control[_LINE * k + _AT]): one for k, one in enumerate(self._errors) if one is not None}
+        if error is not None or raised_at:
+            self._errors = [None] * len(self._errors)
+            raise error if error is not None else raised_at[min(raised_at)]  # of several, the lowest environment's
         return [result, *(int(control[_LINE * k + _RESULT]) for k in range(1, members + 1))]
 
     def _finish(self) -> KeyboardInterrupt | None:
@@ -133,7 +136,7 @@ def _parts(step: Any) -> tuple[Callable[..., int], Callable[..., int]]:
     names = ("load", "store", "swap", "add", "pause", "moved")
     load, store, swap, add, pause, moved = (getattr(atomics, name) for name in names)
     line, turn_at, done, result_at, asleep = _LINE, _TURN, _DONE, _RESULT, _ASLEEP
-    next_at, low_at, high_at, size_at = _NEXT, _LOW, _HIGH, _SIZE
+    next_at, low_at, high_at, size_at, piece_at = _NEXT, _LOW, _HIGH, _SIZE, _AT
     wake, called, changing = WAKE, _CALLED, _CHANGING
 
     def pieces(
@@ -159,6 +162,7 @@ def _parts(step: Any) -> tuple[Callable[..., int], Callable[..., int]]:
             size, high = control[at + size_at], control[at + high_at]
             low = add(control, at + next_at, size)
             while low < high:
+                control[line * k + piece_at] = low
                 result = step(slots, actions, obs, mask, final_obs, final_mask, rewards, terminated, truncated, config,
                               ~low, min(low + size, high))  # fmt: skip
                 if result >= 0:

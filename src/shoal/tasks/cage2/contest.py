@@ -126,5 +126,5 @@ class Defender:
         return self._actions.copy()
 
     def took(self, actions: np.ndarray) -> None:
-        """Somebody else's actions int64[N] were taken instead: remember those."""
+        """Somebody else's actions int64[N] were taken instead: remember those. (d2's list goes on all the same.)"""
         self._actions[:] = actions

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from shoal.tasks.cage2.memory import LAST_RESTORE
 from shoal.tasks.cage2.network import (
     ANALYSE,
     APACHE,
@@ -61,19 +62,17 @@ FRESH_STEPS = 3  # a host restored so recently need not be restored on suspicion
 
 
 def decoy_first(hand: Any, bits: Any, rng: Any) -> Any:
-    """Decide, and keep what the next decision needs: when each host was restored, where red was before."""
+    """Decide, with what the decisions before leave: when each host was restored, where red was before."""
     m = hand.memory
     if m.now == 0:
         hand.suspect = 0
         hand.previous = NONE
         for host in range(NUM_HOSTS):
             hand.restored[host] = NEVER
+    if m.last_kind == LAST_RESTORE:  # the action that was really taken, whoever chose it
+        hand.restored[m.last_host] = m.now - 1
+        hand.suspect &= ~(1 << m.last_host)
     action = decide(hand, bits)
-    first_restore = action_index(RESTORE, 0)
-    if action >= first_restore:
-        host = action - first_restore
-        hand.restored[host] = m.now
-        hand.suspect &= ~(1 << host)
     hand.previous = event_now(m)
     return action
 
