@@ -16,7 +16,7 @@ NAME = "rides_shift"
 
 
 def played(shift: str, given: argparse.Namespace) -> dict[str, object]:
-    """One world: the best baseline there by the own oracle, and then that one and the trained agent by the reference."""
+    """One world: the best baseline there by the own oracle, then that one and the trained agent by the reference."""
     from shoal.negotiator import Negotiator
     from shoal.rides_report import evaluate_runs
     from shoal.tasks.rides.commands import BASELINES, baseline, run_contests
