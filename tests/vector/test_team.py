@@ -15,9 +15,8 @@ import pytest
 from shoal.tasks.cartpole import CartPole
 from shoal.vector.compiled import CompiledEnv, CompiledVectorEnv
 from shoal.vector.errors import EnvRaised
-from shoal.vector.launch import usable_cores
 from shoal.vector.rng import uniform
-from shoal.vector.team import LOOK_S
+from shoal.vector.team import _LINE, _RESULT, LOOK_S
 
 
 class Fuse(CompiledEnv):
@@ -124,7 +123,7 @@ class Uneven(CompiledEnv):
         state.steps += 1
         for _ in range(action):
             state.work = 3.9 * state.work * (1.0 - state.work)
-        return state.work, state.steps == 5 or (action == 13 and state.work < 0.2)
+        return state.work, state.steps == 5 or action in (7, 20_000)
 
     @staticmethod
     def observe(state, out):
@@ -147,20 +146,17 @@ def test_pieces_taken_from_others_change_nothing(threads):
     team.close()
 
 
-@pytest.mark.skipif(usable_cores() < 2, reason="needs two cores")
 def test_a_slow_range_is_shared():
-    """All the work in the first half: two threads do not take as long as the one whose range it is."""
+    """All the work in one half: at times the thread of the other half takes some of it over."""
     team = CompiledVectorEnv(Uneven, 512, threads=2)
     team.reset(seed=0)
-    spent = []
-    for late in (False, True) * 7:
+    stepped = []  # environments that the second thread stepped: with these actions every episode ends at once
+    for late in (False, True) * 10:
         slow = np.arange(512) >= 256 if late else np.arange(512) < 256
-        actions = np.where(slow, 20_000, 0)  # 17 ms on one core
-        began, cpu = time.perf_counter(), time.process_time()
-        team.step(actions)
-        spent.append((time.process_time() - cpu) / (time.perf_counter() - began))
+        team.step(np.where(slow, 20_000, 7))  # 17 ms of work in one range, none to speak of in the other
+        stepped.append(int(team._team._control[_LINE + _RESULT]))
     team.close()
-    assert max(spent) > 1.5  # cores at work at once; one range, one thread would be 1.0 and a little looking
+    assert max(stepped) > 256 or min(stepped) < 256
 
 
 def test_a_fault_in_the_last_piece_names_its_environment():
