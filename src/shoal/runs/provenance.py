@@ -38,7 +38,8 @@ def code() -> dict[str, Any]:
     commit = changes = None
     if (checkout / ".git").exists():
         commit = _git(checkout, "rev-parse", "HEAD")
-        changes = _git(checkout, "status", "--porcelain")
+        # A result that the last benchmark has just written does not make the code another.
+        changes = _git(checkout, "status", "--porcelain", "--", ".", ":(exclude)benchmarks/results")
     return {
         "shoal": shoal_version(),
         "commit": commit or None,
