@@ -1,4 +1,4 @@
-"""What `--backend auto` picks: against Gymnasium Sync, and against the better of serial and process.
+"""What `--backend auto` picks: against Gymnasium Sync, and against the best of serial, process and split.
 
 python benchmarks/auto_backend.py
 """

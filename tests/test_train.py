@@ -48,6 +48,8 @@ SCENARIOS = {
     "apart": {**CARTPOLE, "policy_epochs": 3, "value_epochs": 2, "value_clip": 0.3, "target_kl": 0.02},
     "double": {**CARTPOLE, "slices": "double"},
     "double, process": {**CARTPOLE, "slices": "double", "backend": "process", "workers": 2},
+    "split": {**CARTPOLE, "backend": "split", "workers": 2},
+    "split over 3": {**CARTPOLE, "backend": "split", "workers": 3},
 }
 # Whatever the task's preset says: small, quick, and known numbers.
 SMALL = {
@@ -184,7 +186,8 @@ def test_resumed_halfway_in_a_new_process_equals_uninterrupted(runs, name) -> No
     ("one", "other"),
     [
         ("serial", "process 1"), ("serial", "process 2"), ("serial", "process 3"), ("pendulum", "pendulum, process"),
-        ("compiled", "compiled, 2 threads"), ("double", "double, process"),
+        ("compiled", "compiled, 2 threads"), ("double", "double, process"), ("serial", "split"),
+        ("serial", "split over 3"),
     ],
 )  # fmt: skip
 def test_backends_and_workers_change_no_bit(runs, one, other) -> None:

@@ -21,10 +21,11 @@ class VectorConfig:
 
     num_envs: int | Literal["auto"] = 8
     """Environments stepped together; "auto" picks a number that saturates this machine."""
-    backend: Literal["auto", "serial", "process", "compiled"] = "auto"
-    """Where they step; "auto" measures a few steps and picks."""
+    backend: Literal["auto", "serial", "process", "split", "compiled"] = "auto"
+    """Where they step: serial in this process, process in workers, split in both at once; "auto" measures and picks."""
     workers: int | None = None
-    """Worker processes of the process backend; default: the usable cores."""
+    """Processes that step: the workers of the process backend, this process and the workers of split; default: the
+    usable cores."""
     env_threads: int | Literal["auto"] = 1
     """Threads of the compiled backend; "auto" uses the usable cores where that pays."""
     slices: Literal["lockstep", "double", "ready"] = "lockstep"

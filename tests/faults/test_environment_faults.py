@@ -20,8 +20,10 @@ from shoal.vector.faults import ERROR_TEXT, FaultyEnv, TickEnv
 from shoal.vector.process import ProcessVectorEnv
 from shoal.vector.seeding import episode_seed
 from shoal.vector.serial import SerialVectorEnv
+from shoal.vector.split import SplitVectorEnv
 
 N, BAD, AT = 4, 1, 3  # environment BAD of N breaks in step AT
+BACKENDS = ["serial", "process", "split, here", "split, there"]  # of split: where the bad environment is
 TYPED = {
     "nan-obs": "NotFinite",
     "inf-obs": "NotFinite",
@@ -65,9 +67,17 @@ def _make(backend: str, factories: list[Any], **options: Any) -> Any:
     if backend == "serial":
         options.pop("start_method", None)
         return SerialVectorEnv(factories, **options)
+    if backend.startswith("split"):
+        here = BAD + 1 if backend == "split, here" else BAD
+        return SplitVectorEnv(factories, here=here, workers=1, **{"step_timeout_s": 10.0, **options})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # fork after torch
         return ProcessVectorEnv(factories, workers=2, **{"step_timeout_s": 10.0, **options})
+
+
+def _pids(backend: str, env: Any) -> list[int]:
+    """Where the bad environment may be."""
+    return [os.getpid()] if backend in ("serial", "split, here") else env.pids
 
 
 def _run(env: Any, steps: int = 2 * AT) -> list[Any]:
@@ -153,11 +163,11 @@ def test_idle_worker_killed_before(when: str) -> None:
 # -- rows 3 and 4: exceptions --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("backend", ["serial", "process"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_raise_in_step(backend: str) -> None:
     """Row 3: the original type, its text unmangled, and the worker's traceback down to the line."""
     env = _make(backend, _factories("raise-step"))
-    pids = getattr(env, "pids", [os.getpid()])
+    pids = _pids(backend, env)
     fault = _fails(env, EnvRaised)
     assert fault.kind == "ValueError"
     assert f"ValueError in step: {ERROR_TEXT} [" in str(fault)
@@ -167,7 +177,7 @@ def test_raise_in_step(backend: str) -> None:
 
 
 @pytest.mark.parametrize("at_reset", [1, 2])
-@pytest.mark.parametrize("backend", ["serial", "process"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_raise_in_reset(backend: str, at_reset: int) -> None:
     """Row 4: the first reset, and the one after an episode's end, are told with the new seed and step 0."""
     factories = [TickEnv] * N
@@ -199,7 +209,7 @@ def test_failing_constructor(kind: str, expected: type[EnvFault], text: str, bad
     assert time.monotonic() - start < 4.0
 
 
-@pytest.mark.parametrize("backend", ["serial", "process"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_raise_in_close(backend: str) -> None:
     """Row 4: close raises what the environment raised, when all others are closed."""
     env = _make(backend, _factories("raise-close"))
@@ -210,7 +220,7 @@ def test_raise_in_close(backend: str) -> None:
     env.close()
 
 
-@pytest.mark.parametrize("backend", ["serial", "process"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_sys_exit_is_a_fault(backend: str) -> None:
     """sys.exit in an environment neither ends the parent nor passes for an orderly end."""
     fault = _fails(_make(backend, _factories("sys-exit")), EnvRaised)
@@ -328,6 +338,8 @@ def test_programs_of_an_environment_can_be_terminated() -> None:
         ("process", "raise-step"),
         ("process", "kill"),
         ("process", "nan-obs"),
+        ("split, here", "raise-step"),
+        ("split, there", "kill"),
     ],
 )
 def test_crash_loop_stops(backend: str, kind: str) -> None:
@@ -364,11 +376,11 @@ def test_crash_loop_while_rebuilding_stops(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", TYPED)
-@pytest.mark.parametrize("backend", ["serial", "process"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_ill_formed_results_are_typed_errors(backend: str, kind: str) -> None:
     """Rows 8-11: NaN, wrong shapes, wrong types: found in the same step, by their own error, nothing broadcast."""
     env = _make(backend, _factories(kind))
-    pids = getattr(env, "pids", [os.getpid()])
+    pids = _pids(backend, env)
     fault = _fails(env, getattr(errors, TYPED[kind]))
     _check_place(fault, pids)
     assert MESSAGES.get(kind, "") in str(fault)
@@ -383,7 +395,7 @@ def test_float_where_an_integer_belongs(backend: str) -> None:
 
 
 @pytest.mark.parametrize("kind", TYPED)
-@pytest.mark.parametrize("backend", ["serial", "process"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_quarantine_keeps_the_numbers_clean(backend: str, kind: str, tmp_path: Path) -> None:
     """Rows 8-11 with restart: nothing ill-formed comes out, the environment goes on with its next episode, once."""
     env = _make(backend, _factories(kind, once=tmp_path / "once"), on_fault="restart")

@@ -16,6 +16,7 @@ from shoal.vector.contract import ContractBroken, check_vector_env
 from shoal.vector.make import make_vec
 from shoal.vector.process import ProcessVectorEnv
 from shoal.vector.serial import SerialVectorEnv
+from shoal.vector.split import SplitVectorEnv
 
 N = 5
 
@@ -35,6 +36,8 @@ BACKENDS: dict[str, Callable[..., VectorEnv[Any, Any, Any]]] = {
     "process-spawn": lambda factories: ProcessVectorEnv(factories, workers=2, start_method="spawn"),
     "process-fork": lambda factories: ProcessVectorEnv(factories, workers=2, start_method="fork"),
     "process-forkserver": lambda factories: ProcessVectorEnv(factories, workers=2, start_method="forkserver"),
+    "split-1": lambda factories: SplitVectorEnv(factories, workers=1),
+    "split-2": lambda factories: SplitVectorEnv(factories, workers=2, here=1),
 }
 
 
@@ -50,7 +53,7 @@ def test_backend_keeps_the_contract(backend: str) -> None:
 
 
 @pytest.mark.parametrize("action", ["start", "multi", "binary", "box", "dict", "tuple"])
-@pytest.mark.parametrize("backend", ["serial", "process-double"])
+@pytest.mark.parametrize("backend", ["serial", "process-double", "split-1"])
 def test_action_spaces(backend: str, action: str) -> None:
     """Actions of every kind of space reach the environment as the space describes them."""
     check_vector_env(
@@ -59,7 +62,7 @@ def test_action_spaces(backend: str, action: str) -> None:
 
 
 @pytest.mark.parametrize("observation", ["double", "image", "discrete", "masked", "nested"])
-@pytest.mark.parametrize("backend", ["serial", "process-2"])
+@pytest.mark.parametrize("backend", ["serial", "process-2", "split-2"])
 def test_observation_spaces(backend: str, observation: str) -> None:
     """Observations of every kind of space, Dict with action_mask included, come through unchanged."""
     check_vector_env(lambda: BACKENDS[backend](_factories(observation)), reference=lambda: Drill(observation), steps=30)

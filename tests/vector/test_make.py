@@ -69,7 +69,7 @@ def test_an_environment_with_telling_names_is_not_taken_for_compiled() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (("CartPole-v1", 2, "gpu"), ValueError, "auto, serial, process, compiled"),
+        (("CartPole-v1", 2, "gpu"), ValueError, "auto, serial, process, split, compiled"),
         (("CartPole-v1", 2, "compiled"), ValueError, "not a compiled environment"),
         (("CartPole-v1", 0, "serial"), ValueError, "at least 1"),
         (("CartPol-v1", 2, "serial"), ValueError, "Did you mean CartPole-v1"),

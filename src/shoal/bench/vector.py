@@ -32,7 +32,7 @@ SYNTHETIC = (
     ("50 us", {"cost_us": 50.0}, 7, 0.7, 85.0, 4.0),
     ("exponential 500 us, first-ready slices", {"cost_us": 500.0, "exponential": True}, 7, 2.0, 95.0, None),
 )
-# Where --backend auto has to be within 10 % of the better backend: cheap, middling and dear steps, few and many.
+# Where --backend auto has to be within 10 % of the best backend: cheap, middling and dear steps, few and many.
 AUTO: tuple[tuple[str | dict[str, Any], int], ...] = (
     ("CartPole-v1", 8),
     ("CartPole-v1", 64),
@@ -119,21 +119,21 @@ def cartpole(say: Say) -> list[Row]:
 
 
 def auto(say: Say) -> list[Row]:
-    """What `--backend auto` picks, as a share of the better of serial and process."""
+    """What `--backend auto` picks, as a share of the best of serial, process and split."""
     rows, shares = [], []
     for env, num_envs in AUTO:
         picked: dict[str, Any] = in_fresh_process("shoal.bench.vector:auto_case", 120.0, env=env, num_envs=num_envs)
         what = env if isinstance(env, str) else f"synthetic {env['cost_us']:g} us"
         say(f"auto, {what}, {num_envs} environments: {picked['why']}")
         shares.append(100 * picked["share"])
-        title = f"--backend auto, {what}, {num_envs} environments: share of the better backend"
+        title = f"--backend auto, {what}, {num_envs} environments: share of the best backend"
         rows.append(Row(title, shares[-1], "%", detail=picked))
-    worst = Row("--backend auto: share of the better of serial and process, worst case", min(shares), "%", 90.0)
+    worst = Row("--backend auto: share of the best of serial, process and split, worst case", min(shares), "%", 90.0)
     return [worst, *rows]
 
 
 def auto_case(env: str | dict[str, Any], num_envs: int) -> dict[str, Any]:
-    """In a process of its own: what auto picks and how fast both are."""
+    """In a process of its own: what auto picks and how fast all are."""
     from shoal.bench.contestants import Stepped, factory
     from shoal.vector.make import make_vec
 
@@ -141,9 +141,9 @@ def auto_case(env: str | dict[str, Any], num_envs: int) -> dict[str, Any]:
     make = factory(env) if isinstance(env, dict) else env
     make_vec(make, num_envs, backend="auto", say=said.append).close()
     picked = said[-1].split()[1].rstrip(":")
-    both = {name: make_vec(make, num_envs, backend=name) for name in ("serial", "process")}
+    all_three = {name: make_vec(make, num_envs, backend=name) for name in ("serial", "process", "split")}
     timed = {}
-    for name, envs in both.items():
+    for name, envs in all_three.items():
         envs.reset(seed=0)
         timed[name] = Stepped(envs)
     rates = turns(timed, AUTO_ROUNDS, AUTO_BLOCK_S)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from functools import partial
 from typing import Any
 
 from gymnasium.vector import VectorEnv
@@ -12,14 +13,19 @@ from gymnasium.vector import VectorEnv
 from shoal.vector.launch import usable_cores
 
 _PROBE_S = 0.05  # time given to stepping one environment
-_TRIAL_S = 0.25  # time given to each backend where both could win
+_TRIAL_S = 0.25  # time given to each backend where any could win
 _HAND_OFF_S = 60e-6  # waking workers and waiting for them: below this no split can pay
-_WORTH = 1.08  # process must be this much faster: it takes the cores that the learner could use
+_WORTH = 1.08  # the gain to prefer process to serial (it takes cores that the learner could use) or split to either
 _CLEAR_S = 20e-3  # a batch step this long is worth splitting whatever the hand-off costs
 
 
-def step_cost_s(env: VectorEnv[Any, Any, Any]) -> float:
-    """Mean seconds of a step of a batch of one, with random actions; an episode's reset counts with its steps."""
+def step_cost_s(make: Callable[[], VectorEnv[Any, Any, Any]]) -> float:
+    """Mean seconds of a step of a batch, with random actions; an episode's reset counts with its steps."""
+    with closing(make()) as env:
+        return _step_cost_s(env)
+
+
+def _step_cost_s(env: VectorEnv[Any, Any, Any]) -> float:
     env.action_space.seed(0)
     env.reset(seed=0)
     env.step(env.action_space.sample())  # the first may compile, load or cache something
@@ -39,20 +45,17 @@ def choose(
     num_envs: int,
     serial: Callable[[], VectorEnv[Any, Any, Any]],
     process: Callable[[], VectorEnv[Any, Any, Any]],
+    split: Callable[[float], VectorEnv[Any, Any, Any]] | None,
     workers: int | None,
     say: Callable[[str], None],
 ) -> VectorEnv[Any, Any, Any]:
-    """The faster of serial and process for this environment on this machine, serial where they are close. Nothing
-    is ever swapped for a compiled twin: the environment asked for is the one that runs."""
+    """The fastest of serial, process and split for this environment on this machine, the first of them where they are
+    close. Nothing is ever swapped for a compiled twin: the environment asked for is the one that runs."""
     count = min(workers or usable_cores(), num_envs)
     if count == 1:
         say("backend serial: there is one " + ("environment" if num_envs == 1 else "core"))
         return serial()
-    probe = one()
-    try:
-        cost_s = step_cost_s(probe)
-    finally:
-        probe.close()
+    cost_s = step_cost_s(one)
     batch_s = num_envs * cost_s
     about = f"a step takes {cost_s * 1e6:,.0f} us, a batch of {num_envs} {batch_s * 1e3:,.2f} ms"
     if batch_s < 2 * _HAND_OFF_S:
@@ -63,24 +66,30 @@ def choose(
         return process()
     with ExitStack() as to_close:
         contenders: dict[str, VectorEnv[Any, Any, Any]] = {}
-        for name, make in (("serial", serial), ("process", process)):
+        makers: dict[str, Callable[[], VectorEnv[Any, Any, Any]]] = {"serial": serial, "process": process}
+        if split is not None:
+            makers["split"] = partial(split, cost_s)
+        for name, make in makers.items():
             contenders[name] = make()
             to_close.callback(contenders[name].close)
         speeds = dict.fromkeys(contenders, 0.0)
         for env in contenders.values():
             env.action_space.seed(0)
             env.reset(seed=0)
-        for _ in range(3):  # in turn, so that a busy moment of the machine hits both
+        for _ in range(3):  # in turn, so that a busy moment of the machine hits all
             for name, env in contenders.items():
                 speeds[name] = max(speeds[name], _steps_per_s(env, _TRIAL_S / 3))
         to_close.pop_all()
-    best = "process" if speeds["process"] > _WORTH * speeds["serial"] else "serial"
+    best = "serial"
+    for name in contenders:
+        if speeds[name] > _WORTH * speeds[best]:
+            best = name
     for name, env in contenders.items():
         if name != best:
             env.close()
     figures = ", ".join(f"{name} {speed:,.0f} steps/s" for name, speed in speeds.items())
-    close = best == "serial" and speeds["process"] > speeds["serial"]
-    say(f"backend {best}: measured {figures}" + (", too close to be worth the cores" if close else ""))
+    close = speeds[best] < max(speeds.values())
+    say(f"backend {best}: measured {figures}" + (f", too close to prefer another to {best}" if close else ""))
     return contenders[best]
 
 

@@ -338,12 +338,12 @@ class Chunk:
         self.block.current[self.worker] = -1
 
 
-def first_environment(factory: EnvFactory) -> gym.Env[Any, Any]:
-    """Environment 0, built before there is a block, because its spaces decide what the block looks like."""
+def first_environment(factory: EnvFactory, index: int = 0) -> gym.Env[Any, Any]:
+    """An environment built before there is a block, because its spaces decide what the block looks like."""
     try:
         return factory()
     except _ANY_ERROR as error:
-        raise as_fault(error, "while being built", 0, None, None) from error
+        raise as_fault(error, "while being built", index, None, None) from error
 
 
 def close_all(chunks: Sequence[Chunk]) -> EnvFault | None:

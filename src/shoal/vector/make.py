@@ -12,13 +12,15 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.vector import VectorEnv
 
+from shoal.vector.choose import choose, step_cost_s
 from shoal.vector.chunk import EnvFactory
 from shoal.vector.launch import usable_cores
 from shoal.vector.process import ProcessVectorEnv
 from shoal.vector.seeding import Stream
 from shoal.vector.serial import SerialVectorEnv
+from shoal.vector.split import SplitVectorEnv
 
-BACKENDS = ("auto", "serial", "process", "compiled")
+BACKENDS = ("auto", "serial", "process", "split", "compiled")
 
 
 def make_vec(
@@ -70,7 +72,7 @@ def make_vec(
         return _make_compiled(env, num_envs, env_threads, stream, env_kwargs or {})
     if backend == "compiled":
         raise ValueError(
-            f"{env!r} is not a compiled environment. Use --backend auto, serial or process, or write it as a "
+            f"{env!r} is not a compiled environment. Use --backend auto, serial, process or split, or write it as a "
             "CompiledEnv (examples/compiled_env.py)"
         )
     factories = _factories(env, num_envs, env_kwargs or {})
@@ -84,21 +86,26 @@ def make_vec(
     def serial() -> VectorEnv[Any, Any, Any]:
         return SerialVectorEnv(factories, slices=2 if slices == "double" and len(factories) > 1 else 1, **common)
 
+    apart = {"start_method": start_method, "step_timeout_s": step_timeout_s, **common}
+
     def process() -> VectorEnv[Any, Any, Any]:
-        return ProcessVectorEnv(
-            factories,
-            workers=workers,
-            slices=slices,
-            start_method=start_method,
-            step_timeout_s=step_timeout_s,
-            **common,
-        )
+        return ProcessVectorEnv(factories, workers=workers, slices=slices, **apart)
 
-    if backend == "auto":
-        from shoal.vector.choose import choose
+    def split(step_s: float) -> VectorEnv[Any, Any, Any]:
+        return SplitVectorEnv(factories, workers=workers and max(workers - 1, 1), step_s=step_s, **apart)
 
-        return choose(lambda: SerialVectorEnv(factories[:1], **common), len(factories), serial, process, workers, say)
-    return serial() if backend == "serial" else process()
+    def one() -> VectorEnv[Any, Any, Any]:
+        return SerialVectorEnv(factories[:1], **common)
+
+    if backend == "serial":
+        return serial()
+    if backend == "process":
+        return process()
+    if backend == "split":
+        if slices != "lockstep":
+            raise ValueError(f"--backend split steps all together: expected --slices lockstep, got {slices}")
+        return split(step_cost_s(one))
+    return choose(one, len(factories), serial, process, split if slices == "lockstep" else None, workers, say)
 
 
 def _count(threads: int | str) -> int:

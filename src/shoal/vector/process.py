@@ -39,7 +39,8 @@ class ProcessVectorEnv(BatchVectorEnv):
 
     `slices="lockstep"` steps all together; `"double"` cuts the batch into two halves so that acting
     overlaps stepping; `"ready"` makes each worker a slice of its own, received as soon as it is done
-    (`ready()`), so that uneven environments do not wait for the slowest.
+    (`ready()`), so that uneven environments do not wait for the slowest. The first `here` environments are not for
+    the workers, and both sides look for an answer for `look_s` before they sleep: see split.py.
     """
 
     def __init__(
@@ -56,6 +57,8 @@ class ProcessVectorEnv(BatchVectorEnv):
         max_restarts: int = 10,
         restart_window: int = 10_000,
         check_finite: bool = True,
+        here: int = 0,
+        look_s: float = 0.0,
     ) -> None:
         self._workers: list[Remote] = []
         self.factories, self.on_fault = list(factories), on_fault
@@ -64,17 +67,19 @@ class ProcessVectorEnv(BatchVectorEnv):
         check_policy(on_fault, max_restarts, restart_window)
         _check_options(num_envs, workers, slices, step_timeout_s, start_timeout_s)
         self._context = multiprocessing.get_context(safe_start_method(start_method))
-        count = min(workers or usable_cores(), num_envs)
+        count = min(workers or usable_cores(), num_envs - here)
         if slices == "double":
             count = min(count, (num_envs + 1) // 2)  # so that nobody is left without environments
         parts = cut(num_envs, {"lockstep": 1, "double": min(2, num_envs), "ready": count}[slices])
         self.by_readiness = slices == "ready"
-        self._workers = [Remote(number, _owned(number, count, parts, self.by_readiness)) for number in range(count)]
+        owned = [_owned(number, count, parts, self.by_readiness, here) for number in range(count)]
+        self._workers = [Remote(number, rows, look_s) for number, rows in enumerate(owned)]
         self._options = {
             "stream": int(stream),
             "restart": on_fault == "restart",
             "max_restarts": max_restarts,
             "check_finite": check_finite,
+            "look_s": look_s,
         }
         # At exit before multiprocessing joins its children: an environment that ignores SIGTERM would hang that.
         self._finalizer = util.Finalize(self, end_all, (self._workers, TERMINATE_S), exitpriority=10)
@@ -84,9 +89,10 @@ class ProcessVectorEnv(BatchVectorEnv):
             known = cloudpickle.loads((self._workers[0].wait(start_timeout_s, "while being built") or {})["spaces"])
             self._workers[0].owed.append(-1)  # its environments are yet to be built
             spaces = known["observation_space"], known["action_space"]
-            memory = SharedMemory(Block.size(num_envs, *spaces, count))
+            steppers = count + (here > 0)
+            memory = SharedMemory(Block.size(num_envs, *spaces, steppers))
             util.Finalize(self, memory.close, exitpriority=9)
-            block = Block(num_envs, *spaces, count, memory)
+            block = Block(num_envs, *spaces, steppers, memory)
             block.clear()
             super().__init__(
                 block,
@@ -121,7 +127,7 @@ class ProcessVectorEnv(BatchVectorEnv):
             "num_envs": self.num_envs,
             "observation_space": self.single_observation_space,
             "action_space": self.single_action_space,
-            "workers": len(self._workers),
+            "workers": block.workers,
             "memory_size": block.memory.size,
         }
         one.share(block, cloudpickle.dumps(details))
@@ -231,7 +237,7 @@ class ProcessVectorEnv(BatchVectorEnv):
                 values.update(zip(one.environments, cloudpickle.loads(frame["value"]), strict=True))
         if mistakes:
             raise mistakes[0]
-        return tuple(values[index] for index in range(self.num_envs))
+        return tuple(values[index] for index in sorted(values))
 
     def _tell_all(self, command: int, payload: bytes) -> None:
         for one in self._workers:
@@ -355,15 +361,16 @@ def _check_options(
         raise ValueError(f"expected timeouts above 0 s, got {step_timeout_s} and {start_timeout_s}")
 
 
-def _owned(number: int, count: int, parts: list[slice], by_readiness: bool) -> list[tuple[int, slice]]:
-    """The rows of each slice that worker `number` of `count` owns."""
+def _owned(number: int, count: int, parts: list[slice], by_readiness: bool, here: int) -> list[tuple[int, slice]]:
+    """The rows of each slice that worker `number` of `count` owns; the first `here` of all are nobody's."""
     if by_readiness:
         return [(number, parts[number])]
     owned = []
     for part, whole in enumerate(parts):
-        rows = cut(whole.stop - whole.start, count)[number]
+        first = max(whole.start, here)
+        rows = cut(whole.stop - first, count)[number]
         if rows.stop > rows.start:
-            owned.append((part, slice(rows.start + whole.start, rows.stop + whole.start)))
+            owned.append((part, slice(rows.start + first, rows.stop + first)))
     return owned
 
 

@@ -23,6 +23,7 @@ from shoal.vector.block import Block
 from shoal.vector.errors import EnvTimeout, WorkerDied
 from shoal.vector.frames import DONE, FRAME, fault_from_data, framed, read_frame
 from shoal.vector.launch import dies_with_starter, light_start
+from shoal.vector.lookout import Lookout
 
 _LOOK_S = 1.0  # waits are cut into pieces: while the whole group is stopped (Ctrl-Z) at most one of them passes
 
@@ -33,8 +34,8 @@ class Remote:
     process: BaseProcess
     connection: socket.socket
 
-    def __init__(self, number: int, parts: list[tuple[int, slice]]) -> None:
-        self.number, self.parts = number, parts
+    def __init__(self, number: int, parts: list[tuple[int, slice]], look_s: float = 0.0) -> None:
+        self.number, self.parts, self.look_s = number, parts, look_s
         self.block: Block | None = None
         self.step_bytes = {part: bytes((protocol.STEP + k,)) for k, (part, _) in enumerate(parts)}
         self.owed: deque[int] = deque()  # commands not yet answered: a slice's number, or -1 - command
@@ -83,6 +84,7 @@ class Remote:
         self.connection, self._fd = parent_end, parent_end.fileno()
         self._poll = select.poll()
         self._poll.register(self._fd, select.POLLIN)
+        self._lookout = Lookout(self._fd, self.look_s)
         self._reading = False
         self.owed.clear()
         self.owed.append(-1)  # it says when it is ready
@@ -147,6 +149,7 @@ class Remote:
         """The answer to `send_step`: None, or a frame with news."""
         while part not in self.answers:
             about = self.owed[0]
+            self._lookout.look()
             self.answers[about] = self.wait(timeout_s, "in step")
         return self.answers.pop(part)
 

@@ -4,8 +4,8 @@ The protocol is one byte each way for a step (which slice; done), over a socket 
 (reset, replay, close, a call, a fault, infos) is the byte and a length-prefixed frame of plain data; only what
 the user hands over on purpose (factories, reset options, arguments of `call`) is cloudpickled, and never in `step`.
 
-A worker begins with HELLO: either "build environment 0 and tell me its spaces" or nothing; then it gets the shared
-memory as a descriptor over the same socket, builds all its environments and says DONE.
+A worker begins with HELLO: either "build your first environment and tell me its spaces" or nothing; then it gets the
+shared memory as a descriptor over the same socket, builds all its environments and says DONE.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from shoal.vector.block import Block, SharedMemory
 from shoal.vector.chunk import Chunk, Infos, close_all, first_environment
 from shoal.vector.errors import EnvFault, as_fault
 from shoal.vector.frames import DONE, fault_to_data, pack, read_payload, send_frame
+from shoal.vector.lookout import Lookout
 from shoal.vector.seeding import Stream
 
 RESET, REPLAY, CALL, CLOSE, STEP = 0, 1, 2, 3, 16  # a byte >= STEP steps slice (byte - STEP)
@@ -61,7 +62,7 @@ def _work(connection: socket.socket, first: int, job: bytes) -> None:
         options = cloudpickle.loads(job)
         first_env = None
         if options["scout"]:
-            first_env = first_environment(options["parts"][0][1][0])
+            first_env = first_environment(options["parts"][0][1][0], first)
             send_frame(connection, {"spaces": _spaces(first_env)})
         options |= cloudpickle.loads(read_payload(connection))
         _, fds, _, _ = socket.recv_fds(connection, 1, 1)
@@ -89,7 +90,7 @@ def _work(connection: socket.socket, first: int, job: bytes) -> None:
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         gc.freeze()  # what lives now lives for ever: keep the collector from walking it
         connection.sendall(DONE)
-        _serve(connection, chunks)
+        _serve(connection, chunks, options["look_s"])
     except EnvFault as fault:
         send_frame(connection, {"error": fault_to_data(fault)})
     except (BrokenPipeError, ConnectionResetError, _Leave):
@@ -98,9 +99,11 @@ def _work(connection: socket.socket, first: int, job: bytes) -> None:
         send_frame(connection, {"error": fault_to_data(as_fault(error, "in a worker", first, None, None))})
 
 
-def _serve(connection: socket.socket, chunks: list[Chunk]) -> None:
+def _serve(connection: socket.socket, chunks: list[Chunk], look_s: float) -> None:
     fd = connection.fileno()
+    lookout = Lookout(fd, look_s)
     while True:
+        lookout.look()
         command = os.read(fd, 1)
         if not command:
             return  # the parent closed its end

@@ -1,0 +1,117 @@
+"""`split`: who steps what, what is refused, and looking that gives up where it does not pay."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from shoal.vector import lookout
+from shoal.vector.errors import EnvRaised
+from shoal.vector.faults import FaultyEnv, TickEnv
+from shoal.vector.lookout import Lookout
+from shoal.vector.make import make_vec
+from shoal.vector.serial import SerialVectorEnv
+from shoal.vector.split import SplitVectorEnv
+
+
+class Where(TickEnv):
+    """Knows its process."""
+
+    def pid(self) -> int:
+        """Of whoever steps it."""
+        return os.getpid()
+
+
+def test_the_first_environments_are_here() -> None:
+    """`here` environments in this process, the others in the workers, in order."""
+    env = SplitVectorEnv([Where] * 7, workers=2, here=3)
+    pids = env.call("pid")
+    assert pids == (os.getpid(),) * 3 + (env.pids[0],) * 2 + (env.pids[1],) * 2
+    env.close()
+
+
+@pytest.mark.parametrize(("num_envs", "workers"), [(2, 1), (5, 2), (9, 3)])
+def test_equals_serial(num_envs: int, workers: int) -> None:
+    """Observations, rewards, ends and final observations of 60 steps of CartPole are those of `serial`."""
+    factories = [lambda: gym.make("CartPole-v1")] * num_envs
+    split: Any = SplitVectorEnv(factories, workers=workers)
+    serial: Any = SerialVectorEnv(factories)
+    actions = np.random.default_rng(0).integers(0, 2, (60, num_envs))
+    assert np.array_equal(split.reset(seed=4)[0], serial.reset(seed=4)[0])
+    ended = 0
+    for action in actions:
+        one, other = split.step(action), serial.step(action)
+        for a, b in zip(one[:4], other[:4], strict=True):
+            assert np.array_equal(a, b)
+        ended += int((one[2] | one[3]).sum())
+        for index in np.flatnonzero(one[2] | one[3]):
+            assert np.array_equal(one[4]["final_obs"][index], other[4]["final_obs"][index])
+    assert ended > num_envs
+    split.close()
+    serial.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_envs": 1}, "at least 2 environments to split, got 1; use --backend serial"),
+        ({"num_envs": 4, "slices": "double"}, "expected --slices lockstep, got double"),
+    ],
+)
+def test_refused(options: dict[str, Any], message: str) -> None:
+    """What cannot be split says what to do."""
+    with pytest.raises(ValueError, match=message):
+        make_vec("CartPole-v1", backend="split", **options)
+
+
+@pytest.mark.parametrize("here", [0, 3, -1])
+def test_both_sides_need_an_environment(here: int) -> None:
+    """All or none here is not split."""
+    with pytest.raises(ValueError, match=f"expected here from 1 to 2 of 3 environments, got {here}"):
+        SplitVectorEnv([TickEnv] * 3, here=here)
+
+
+@pytest.mark.parametrize("bad", [0, 1, 2, 3])
+def test_a_constructor_that_fails_leaves_no_worker(bad: int) -> None:
+    """Here or there: named, and nothing left behind."""
+    factories: list[Any] = [TickEnv] * 4
+    factories[bad] = lambda: FaultyEnv("raise-init")
+    with pytest.raises(EnvRaised) as caught:
+        SplitVectorEnv(factories, here=2, workers=1)
+    assert caught.value.env == bad
+
+
+def test_a_look_ends_with_a_message_or_in_time() -> None:
+    """It returns at once when something can be read, and after its time when nothing can."""
+    one, other = socket.socketpair()
+    looker = Lookout(one.fileno(), 0.05)
+    began = time.perf_counter()
+    looker.look()
+    assert 0.05 <= time.perf_counter() - began < 0.5
+    other.send(b"x")
+    began = time.perf_counter()
+    looker.look()
+    assert time.perf_counter() - began < 0.04
+    one.close()
+    other.close()
+
+
+def test_looking_in_vain_is_given_up_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three looks in vain: the next ones cost nothing; then one more is tried."""
+    monkeypatch.setattr(lookout, "_REST", 5)
+    one, other = socket.socketpair()
+    looker = Lookout(one.fileno(), 0.02)
+    took = []
+    for _ in range(10):
+        began = time.perf_counter()
+        looker.look()
+        took.append(time.perf_counter() - began >= 0.02)
+    assert took == [True] * 3 + [False] * 5 + [True, False]
+    one.close()
+    other.close()
