@@ -78,15 +78,15 @@ class Categorical:
         return params.argmax(-1)
 
     def log_prob(self, params: Tensor, actions: Tensor) -> Tensor:
-        return torch.log_softmax(params, -1).gather(-1, actions.unsqueeze(-1)).squeeze(-1)
+        return log_softmax(params).gather(-1, actions.unsqueeze(-1)).squeeze(-1)
 
     def entropy(self, params: Tensor) -> Tensor:
-        log_p = torch.log_softmax(params, -1)
+        log_p = log_softmax(params)
         return -(log_p.exp() * log_p).sum(-1)
 
     @torch.no_grad()
     def differentiated(self, params: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Slopes]:
-        log_p, chosen = torch.log_softmax(params, -1), actions.unsqueeze(-1)
+        log_p, chosen = log_softmax(params), actions.unsqueeze(-1)
         p = log_p.exp()
         entropy = -(p * log_p).sum(-1)
 
@@ -126,13 +126,13 @@ class MultiCategorical:
 
     def log_prob(self, params: Tensor, actions: Tensor) -> Tensor:
         parts = _split(params, self.nvec)
-        chosen = [torch.log_softmax(p, -1).gather(-1, actions[..., i : i + 1]) for i, p in enumerate(parts)]
+        chosen = [log_softmax(p).gather(-1, actions[..., i : i + 1]) for i, p in enumerate(parts)]
         return torch.cat(chosen, -1).sum(-1)
 
     def entropy(self, params: Tensor) -> Tensor:
         total = torch.zeros(params.shape[:-1], device=params.device)
         for part in _split(params, self.nvec):
-            log_p = torch.log_softmax(part, -1)
+            log_p = log_softmax(part)
             total = total - (log_p.exp() * log_p).sum(-1)
         return total
 
@@ -203,6 +203,18 @@ def by_autograd(kind: ActionKind, params: Tensor, actions: Tensor) -> tuple[Tens
         return slope
 
     return log_probs.detach(), entropies.detach(), slopes
+
+
+def log_softmax(logits: Tensor) -> Tensor:
+    """The logarithm of softmax over the last axis. That of a tall matrix lies column by column in memory."""
+    if is_tall(logits.shape):
+        return torch.log_softmax(logits.t().contiguous(), 0).t()
+    return torch.log_softmax(logits, -1)
+
+
+def is_tall(shape: torch.Size | tuple[int, ...]) -> bool:
+    """Whether so few columns of so many rows are faster computed column by column."""
+    return len(shape) == 2 and shape[0] >= 512 and shape[1] <= 8
 
 
 def _split(params: Tensor, sizes: list[int]) -> tuple[Tensor, ...]:

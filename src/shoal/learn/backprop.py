@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from shoal.learn.network import ActorCritic, Trunk
+from shoal.learn.network import ActorCritic, Trunk, plain
 
 _NARROW = 32  # columns under which a product of matrices is faster the other way round
 
@@ -41,15 +41,14 @@ class Pass(Protocol):
 
 def begin(network: nn.Module, features: Tensor) -> Pass:
     """The pass of whatever network this is."""
-    if type(network) is ActorCritic and network.trunk.by_hand and features.dim() == 2 and _plain(network):
+    if type(network) is ActorCritic and network.trunk.by_hand and features.dim() == 2 and _is_plain(network):
         return _ByHand(network, features)
     return _ByAutograd(network, features)
 
 
-def _plain(network: ActorCritic) -> bool:
-    """Whether all layers are as they were made: somebody may have put others in their place, or hooks on them."""
+def _is_plain(network: ActorCritic) -> bool:
     layers = (*network.trunk.linears, *network.value_trunk.linears, network.policy_head, network.value_head)
-    return all(type(layer) is nn.Linear and not layer._forward_hooks for layer in layers)
+    return all(plain(layer) for layer in layers)
 
 
 class _ByAutograd:

@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from shoal.learn.actions import ActionKind, Gaussian
+from shoal.learn.actions import ActionKind, Gaussian, is_tall
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "silu": nn.SiLU}
 
@@ -63,7 +63,11 @@ class ActorCritic(nn.Module):
 
     def parameters_from(self, hidden: Tensor) -> Tensor:
         """The policy's last layer, `[B, P]` of the trunk's output."""
-        out: Tensor = self.policy_head(hidden)
+        head = self.policy_head
+        if is_tall((*hidden.shape[:-1], head.out_features)) and plain(head):
+            out: Tensor = torch.addmm(head.bias.unsqueeze(1), head.weight, hidden.t()).t()  # column by column
+        else:
+            out = head(hidden)
         if self.log_std is None:
             return out
         return torch.cat([out, self.log_std.expand_as(out)], -1)
@@ -72,6 +76,11 @@ class ActorCritic(nn.Module):
         """Value estimates `[B]`."""
         value: Tensor = self.value_head(self.value_trunk(features))
         return value.squeeze(-1)
+
+
+def plain(layer: nn.Module) -> bool:
+    """Whether a layer is as it was made: somebody may have put another in its place, or hooks on it."""
+    return type(layer) is nn.Linear and not layer._forward_hooks
 
 
 class Trunk(nn.Sequential):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -153,14 +154,15 @@ class PPO:
 
     def _step(self, batch: Batch, rows: Tensor, policy: bool, value: bool) -> bool:
         """One gradient step on one minibatch; False when the KL limit says stop."""
-        config, run = self.config, begin(self.network, batch.features[rows])
+        config, pick = self.config, partial(torch.index_select, dim=0, index=rows)
+        run = begin(self.network, pick(batch.features))
         self.optimiser.zero_grad(set_to_none=True)
         loss = torch.zeros((), device=rows.device)
         if policy:
-            params = run.policy() if batch.masks is None else self.kind.mask(run.policy(), batch.masks[rows])
-            log_probs, entropies, slopes = self.kind.differentiated(params, batch.actions[rows])
+            params = run.policy() if batch.masks is None else self.kind.mask(run.policy(), pick(batch.masks))
+            log_probs, entropies, slopes = self.kind.differentiated(params, pick(batch.actions))
             surrogate, slope, kl, clipped = policy_loss(
-                log_probs, batch.log_probs[rows], batch.advantages[rows], self.clip
+                log_probs, pick(batch.log_probs), pick(batch.advantages), self.clip
             )
             if config.target_kl is not None and not (float(kl) <= config.target_kl):  # NaN stops too
                 self._note({"policy/kl": kl})
@@ -174,7 +176,7 @@ class PPO:
                 {"loss/policy": surrogate, "policy/kl": kl, "policy/clip_share": clipped, "policy/entropy": entropy}
             )
         if value:
-            error, slope = value_loss(run.value(), batch.targets[rows], batch.values[rows], config.value_clip)
+            error, slope = value_loss(run.value(), pick(batch.targets), pick(batch.values), config.value_clip)
             weight = config.value_coef if policy else 1.0
             loss = loss + weight * error
             run.value_slope(weight * slope)
