@@ -182,8 +182,8 @@ class PPO:
             run.value_slope(weight * slope)
             self._note({"loss/value": error})
         run.finish()
-        grads = [p.grad for p in self.parameters if p.grad is not None]
-        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))
+        grads = torch.cat([p.grad.flatten() for p in self.parameters if p.grad is not None])
+        norm = torch.linalg.vector_norm(grads)
         size = float(norm + 0 * loss)  # a clamp can hide a NaN loss from the gradient
         if not math.isfinite(size):
             self.skipped += 1
@@ -197,9 +197,15 @@ class PPO:
         self.skipped_in_a_row = 0
         self._note({"optim/grad_norm": norm})
         if size > config.max_grad_norm:
-            torch._foreach_mul_(grads, config.max_grad_norm / (size + 1e-6))
+            self._set_grads(grads.mul_(config.max_grad_norm / (size + 1e-6)))
         self.optimiser.step()
         return True
+
+    def _set_grads(self, grads: Tensor) -> None:
+        """Cut the gradients of all weights, one after another, into those of each."""
+        given = [p for p in self.parameters if p.grad is not None]
+        for parameter, part in zip(given, grads.split([p.numel() for p in given]), strict=True):
+            parameter.grad = part.view_as(parameter).to(parameter.dtype)
 
     def _note(self, values: dict[str, Tensor]) -> None:
         """Add up diagnostics on the device; they are read once per update."""
