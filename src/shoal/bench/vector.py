@@ -100,8 +100,15 @@ def synthetic(
     better = f"{title}: over the better of Gymnasium Async and SB3 Subproc"
     if missing:
         return [*rows, Row(better, None, "x", times, note="; ".join(missing))]
-    over = [min(pair) for pair in zip(*(ratios(found, "shoal", peer) for peer in peers), strict=True)]
-    return [*rows, Row(better, statistics.median(over), "x", times, note=note, detail={**detail, **summary(over)})]
+    over, most = (
+        [min(pair) for pair in zip(*(ratios(found, who, peer) for peer in peers), strict=True)]
+        for who in ("shoal", "ideal")
+    )
+    return [
+        *rows,
+        Row(better, statistics.median(over), "x", times, note=note, detail={**detail, **summary(over)}),
+        Row(f"{better}: what the ideal would be", statistics.median(most), "x", detail=summary(most)),
+    ]
 
 
 def cartpole(say: Say) -> list[Row]:

@@ -204,7 +204,7 @@ class PPO:
     def _set_grads(self, grads: Tensor) -> None:
         """Cut the gradients of all weights, one after another, into those of each."""
         given = [p for p in self.parameters if p.grad is not None]
-        for parameter, part in zip(given, grads.split([p.numel() for p in given]), strict=True):
+        for parameter, part in zip(given, torch.split(grads, [p.numel() for p in given]), strict=True):
             parameter.grad = part.view_as(parameter).to(parameter.dtype)
 
     def _note(self, values: dict[str, Tensor]) -> None:
