@@ -24,8 +24,7 @@ class VectorConfig:
     backend: Literal["auto", "serial", "process", "split", "compiled"] = "auto"
     """Where they step: serial in this process, process in workers, split in both at once; "auto" measures and picks."""
     workers: int | None = None
-    """Processes that step: the workers of the process backend, this process and the workers of split; default: the
-    usable cores."""
+    """Processes that step (process: workers; split: this process and workers); default: the usable cores."""
     env_threads: int | Literal["auto"] = 1
     """Threads of the compiled backend; "auto" uses the usable cores where that pays."""
     slices: Literal["lockstep", "double", "ready"] = "lockstep"
@@ -34,7 +33,8 @@ class VectorConfig:
     start_method: Literal["spawn", "fork", "forkserver"] | None = None
     """How workers are started; default: the safest that the platform has (forkserver, else spawn)."""
     step_timeout: float = 300.0
-    """Seconds after which a worker that does not answer counts as hanging."""
+    """Seconds after which a worker that does not answer counts as hanging; nobody watches over this process's own
+    environments (serial, and a share of split)."""
     on_fault: Literal["fail", "restart"] = "fail"
     """restart: rebuild a broken environment and go on with its next episode; its broken one is masked out."""
     max_restarts: int = 10

@@ -8,7 +8,7 @@ from gymnasium import spaces
 from torch import nn
 
 from shoal.learn import backprop
-from shoal.learn.actions import action_kind, by_autograd
+from shoal.learn.actions import action_kind, by_autograd, is_tall
 from shoal.learn.network import ActorCritic
 
 SPACES = {
@@ -96,15 +96,16 @@ def test_frozen_weights_get_no_gradient() -> None:
     both(Fixed(), features)
 
 
+@pytest.mark.parametrize("rows", [30, 600])
 @pytest.mark.parametrize("entropy", [0.0, -0.3])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("kind", list(SPACES))
-def test_slopes_of_log_probabilities_and_entropies(kind, masked, entropy) -> None:
+def test_slopes_of_log_probabilities_and_entropies(kind, masked, entropy, rows) -> None:
     """What `differentiated` gives is what autograd gives for `log_prob` and `entropy`; forbidden actions get none."""
     family = action_kind(SPACES[kind])
     torch.manual_seed(1)
-    params = torch.randn(30, family.num_params)
-    actions = family.sample(params, family.noise((30,), torch.Generator().manual_seed(2)))
+    params = torch.randn(rows, family.num_params)
+    actions = family.sample(params, family.noise((rows,), torch.Generator().manual_seed(2)))
     allowed = torch.ones_like(params, dtype=torch.bool)
     if masked and family.num_masks:
         allowed = torch.rand(params.shape) > 0.4
@@ -115,7 +116,7 @@ def test_slopes_of_log_probabilities_and_entropies(kind, masked, entropy) -> Non
             allowed[:, 3] = True
             allowed.scatter_(1, actions + torch.tensor([0, 3]), True)
         params = family.mask(params, allowed)
-    weights = torch.randn(30)
+    weights = torch.randn(rows)
     log_probs, entropies, slopes = family.differentiated(params, actions)
     wanted_log_probs, wanted_entropies, wanted_slopes = by_autograd(family, params, actions)
     torch.testing.assert_close(log_probs, family.log_prob(params, actions))
@@ -139,6 +140,45 @@ def test_a_layer_put_in_later_is_the_one_that_acts_and_learns() -> None:
     assert isinstance(backprop.begin(network, features), backprop._ByAutograd)
     both(network, features)
     assert spectral.parametrizations.weight.original.grad is not None
+
+
+@pytest.mark.parametrize("kind", ["discrete", "box"])
+def test_many_rows_go_column_by_column_to_the_same_numbers(kind) -> None:
+    """Outputs, gradients and log-probabilities of 600 rows are those of the layers themselves, 8 rows at a time."""
+    network, family, features = pieces(kind, rows=600)
+    assert is_tall((600, network.policy_head.out_features))
+    slopes, actions = torch.randn(600, family.num_params), torch.zeros(600, dtype=torch.int64)
+    if kind == "box":
+        actions = torch.randn(600, 2)
+    run = backprop.begin(network, features)
+    params = run.policy()
+    run.policy_slope(slopes)
+    run.finish()
+    tall = [p.grad for p in network.parameters()]
+    wanted = torch.cat([network.policy(rows).detach() for rows in features.split(8)])
+    torch.testing.assert_close(params, wanted)
+    log_probs = torch.cat([family.log_prob(*rows) for rows in zip(wanted.split(8), actions.split(8), strict=True)])
+    torch.testing.assert_close(family.log_prob(params, actions), log_probs)
+    network.zero_grad(set_to_none=True)
+    for rows, slope in zip(features.split(8), slopes.split(8), strict=True):
+        network.policy(rows).backward(slope)
+    for one, parameter in zip(tall, network.parameters(), strict=True):
+        if one is not None:
+            torch.testing.assert_close(one, parameter.grad, rtol=1e-4, atol=1e-4)  # sums of 600 in another order
+
+
+@pytest.mark.parametrize("rows", [8, 600])
+def test_any_head_may_be_put_in(rows) -> None:
+    """One that is no layer, one without a bias, one with a hook before it: each is asked, however many the rows."""
+    network, _, features = pieces(rows=rows, hidden=(7,))
+    with torch.no_grad():
+        hidden = network.trunk(features)
+        for head in (nn.Sequential(nn.Linear(7, 5)), nn.Linear(7, 5, bias=False)):
+            network.policy_head = head
+            assert torch.equal(network.policy(features), head(hidden))
+        network.policy_head = nn.Linear(7, 5)
+        network.policy_head.register_forward_pre_hook(lambda layer, given: (2 * given[0],))
+        assert torch.equal(network.policy(features), network.policy_head(hidden))
 
 
 def test_features_of_any_leading_shape() -> None:

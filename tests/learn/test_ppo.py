@@ -137,6 +137,20 @@ def test_schedules_reach_the_optimiser() -> None:
     assert metrics["optim/entropy_coef"] == pytest.approx(0.075)
 
 
+def test_clipping_knows_how_a_weight_lies_in_memory() -> None:
+    """The same weights, row by row or column by column in memory, take the same step from clipped gradients."""
+    stepped = []
+    for transposed in (False, True):
+        ppo = learner(max_grad_norm=1e-3)
+        for layer in ppo.network.trunk.linears:
+            if transposed:
+                layer.weight.data = layer.weight.data.t().contiguous().t()
+        ppo.update(batch_for(ppo), 0.0, shuffle())
+        stepped.append(weights(ppo))
+    for one, other in zip(*stepped, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 def test_gradients_are_clipped_to_the_norm() -> None:
     """The reported norm is of before the clipping, what the optimiser sees has at most the limit."""
     ppo = learner(max_grad_norm=1e-3, update_epochs=1, minibatch_size=64)

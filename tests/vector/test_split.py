@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import socket
 import time
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -85,6 +87,7 @@ def test_a_constructor_that_fails_leaves_no_worker(bad: int) -> None:
     with pytest.raises(EnvRaised) as caught:
         SplitVectorEnv(factories, here=2, workers=1)
     assert caught.value.env == bad
+    assert _no_worker_left()
 
 
 def test_a_look_ends_with_a_message_or_in_time() -> None:
@@ -115,3 +118,73 @@ def test_looking_in_vain_is_given_up_for_a_while(monkeypatch: pytest.MonkeyPatch
     assert took == [True] * 3 + [False] * 5 + [True, False]
     one.close()
     other.close()
+
+
+def _no_worker_left() -> bool:
+    return not [child for child in multiprocessing.active_children() if child.name.startswith("shoal-worker")]
+
+
+def test_an_interrupted_step_is_not_received_as_whole() -> None:
+    """Ctrl-C in the caller's share leaves some stepped and some not: recv says so, reset begins anew."""
+
+    class Interrupted(TickEnv):
+        def step(self, action: Any) -> Any:
+            if self.steps == 2:
+                raise KeyboardInterrupt
+            return super().step(action)
+
+    for make in (lambda envs: SplitVectorEnv(envs, here=2, workers=1), SerialVectorEnv):
+        env: Any = make([TickEnv, Interrupted, TickEnv, TickEnv])
+        env.reset(seed=0)
+        for _ in range(2):
+            env.step(np.ones(4, int))
+        with pytest.raises(KeyboardInterrupt):
+            env.step(np.ones(4, int))
+        with pytest.raises(RuntimeError, match="interrupted half-way"):
+            env.recv(0)
+        assert (env.reset(seed=0)[0][:, 0] == 0).all()
+        env.step(np.ones(4, int))
+        env.close()
+
+
+def test_a_killed_worker_is_replaced_and_the_callers_share_goes_on(tmp_path: Path) -> None:
+    """With restart, only the worker's environments begin their next episodes."""
+    factories: list[Any] = [TickEnv] * 4
+    factories[3] = lambda: FaultyEnv("kill", at_step=2, once=tmp_path / "once")
+    env: Any = SplitVectorEnv(factories, here=2, workers=1, on_fault="restart")
+    env.reset(seed=0)
+    env.step(np.ones(4, int))
+    observations, _, _, truncated, infos = env.step(np.ones(4, int))
+    assert infos["restarted"].tolist() == truncated.tolist() == [False, False, True, True]
+    assert observations[:, 0].tolist() == [2, 2, 0, 0]
+    assert len(env.faults) == 1
+    env.close()
+
+
+class Telling(TickEnv):
+    """Infos that cross a process, and one that does not."""
+
+    def step(self, action: Any) -> Any:
+        """Tell."""
+        observation, reward, terminated, truncated, _ = super().step(action)
+        return observation, reward, terminated, truncated, {"clock": self.steps, "handle": object()}
+
+
+def test_infos_are_alike_here_and_there() -> None:
+    """Which environments step here is chance: all infos go through the same sieve."""
+    env: Any = SplitVectorEnv([Telling] * 4, here=2, workers=1)
+    env.reset(seed=0)
+    with pytest.warns(RuntimeWarning, match="left out: handle"):
+        infos = env.step(np.ones(4, int))[4]
+    assert infos["clock"].tolist() == [1, 1, 1, 1]
+    assert "handle" not in infos
+    env.close()
+
+
+@pytest.mark.parametrize("workers", [0, -1])
+def test_it_takes_a_worker(workers: int) -> None:
+    """None beside the caller is serial."""
+    with pytest.raises(ValueError, match=f"at least one worker beside this process, got {workers}"):
+        SplitVectorEnv([TickEnv] * 3, workers=workers)
+    with pytest.raises(ValueError, match="--workers of at least 2"):
+        make_vec(TickEnv, 3, backend="split", workers=1)

@@ -64,7 +64,7 @@ class ActorCritic(nn.Module):
     def parameters_from(self, hidden: Tensor) -> Tensor:
         """The policy's last layer, `[B, P]` of the trunk's output."""
         head = self.policy_head
-        if is_tall((*hidden.shape[:-1], head.out_features)) and plain(head):
+        if plain(head) and is_tall((*hidden.shape[:-1], head.out_features)):
             out: Tensor = torch.addmm(head.bias.unsqueeze(1), head.weight, hidden.t()).t()  # column by column
         else:
             out = head(hidden)
@@ -79,8 +79,11 @@ class ActorCritic(nn.Module):
 
 
 def plain(layer: nn.Module) -> bool:
-    """Whether a layer is as it was made: somebody may have put another in its place, or hooks on it."""
-    return type(layer) is nn.Linear and not layer._forward_hooks
+    """Whether a layer is as it was made: somebody may have put another in its place, or hooks on it, or laid its
+    weights out otherwise."""
+    if type(layer) is not nn.Linear or layer.bias is None or not layer.weight.is_contiguous():
+        return False
+    return not layer._forward_hooks and not layer._forward_pre_hooks
 
 
 class Trunk(nn.Sequential):

@@ -182,8 +182,8 @@ class PPO:
             run.value_slope(weight * slope)
             self._note({"loss/value": error})
         run.finish()
-        grads = torch.cat([p.grad.flatten() for p in self.parameters if p.grad is not None])
-        norm = torch.linalg.vector_norm(grads)
+        grads = [p.grad for p in self.parameters if p.grad is not None]
+        norm = torch.linalg.vector_norm(torch.cat([grad.flatten() for grad in grads]))
         size = float(norm + 0 * loss)  # a clamp can hide a NaN loss from the gradient
         if not math.isfinite(size):
             self.skipped += 1
@@ -197,15 +197,9 @@ class PPO:
         self.skipped_in_a_row = 0
         self._note({"optim/grad_norm": norm})
         if size > config.max_grad_norm:
-            self._set_grads(grads.mul_(config.max_grad_norm / (size + 1e-6)))
+            torch._foreach_mul_(grads, config.max_grad_norm / (norm + 1e-6))
         self.optimiser.step()
         return True
-
-    def _set_grads(self, grads: Tensor) -> None:
-        """Cut the gradients of all weights, one after another, into those of each."""
-        given = [p for p in self.parameters if p.grad is not None]
-        for parameter, part in zip(given, torch.split(grads, [p.numel() for p in given]), strict=True):
-            parameter.grad = part.view_as(parameter).to(parameter.dtype)
 
     def _note(self, values: dict[str, Tensor]) -> None:
         """Add up diagnostics on the device; they are read once per update."""

@@ -1,4 +1,4 @@
-"""What `serial` and `process` have in common: the Gymnasium VectorEnv face of a block of environments.
+"""What `serial`, `process` and `split` have in common: the Gymnasium VectorEnv face of a block of environments.
 
 The batch is cut into slices, each of which is sent actions and received from on its own; `step` is all
 slices at once. One slice is the plain lock-step batch. Two slices let a policy act for one half while the

@@ -1,6 +1,6 @@
 """The arrays that a batch of environments shares with whoever steps it.
 
-In `serial` they are ordinary memory; in `process` they lie in one anonymous shared mapping that parent and
+In `serial` they are ordinary memory; in `process` and `split` they lie in one anonymous shared mapping that parent and
 workers see alike. There is no name in /dev/shm to leak: the mapping dies with the last process that holds it.
 """
 
@@ -70,7 +70,7 @@ class Block:
             setattr(self, name, array((num_envs,), np.bool_))
         for name in ("bases", "indices", "first_seeds", "seeds", "episodes", "elapsed"):
             setattr(self, name, array((num_envs,), np.int64))
-        self.current = array((workers,), np.int64)
+        self.current = array((workers * 8,), np.int64)[::8]  # written at every step: a cache line for each
         self.closing = array((1,), np.bool_)
 
     def clear(self) -> None:
@@ -83,7 +83,7 @@ class Block:
         """Bytes that a block needs, rounding included."""
         observation, action = Layout(observation_space), Layout(action_space)
         arrays = 2 * len(observation.leaves) + len(action.leaves) + 13
-        data = num_envs * (2 * observation.row_bytes + action.row_bytes + 8 + 4 + 6 * 8) + workers * 8 + 1
+        data = num_envs * (2 * observation.row_bytes + action.row_bytes + 8 + 4 + 6 * 8) + workers * 64 + 1
         return max(data + arrays * _ALIGN, mmap.PAGESIZE)
 
 

@@ -1,8 +1,8 @@
 """A run of environments stepped one after another in this process.
 
-`serial` is one chunk per slice; `process` is one chunk per worker and slice. All that must hold on every backend
-is therefore written once, here: every episode starts with a seed of its own, terminated is not truncated, the
-true final observation is kept, and nothing ill-formed enters the block.
+`serial` is one chunk per slice; `process` is one chunk per worker and slice; `split` has one of the caller's as well.
+All that must hold on every backend is therefore written once, here: every episode starts with a seed of its own,
+terminated is not truncated, the true final observation is kept, and nothing ill-formed enters the block.
 """
 
 from __future__ import annotations
@@ -314,7 +314,7 @@ class Chunk:
         if got != wanted:
             raise ValueError(
                 f"every environment of a batch needs the same spaces. Expected {wanted[0]} and {wanted[1]} "
-                f"(environment 0), got {got[0]} and {got[1]}"
+                f"(the first one built), got {got[0]} and {got[1]}"
             )
 
     # -- arrays --------------------------------------------------------------------------------
@@ -344,6 +344,21 @@ def first_environment(factory: EnvFactory, index: int = 0) -> gym.Env[Any, Any]:
         return factory()
     except _ANY_ERROR as error:
         raise as_fault(error, "while being built", index, None, None) from error
+
+
+def take_faults(*chunks: Chunk) -> list[EnvFault]:
+    """The faults that these chunks survived since somebody last asked."""
+    faults = [fault for chunk in chunks for fault in chunk.faults]
+    for chunk in chunks:
+        chunk.faults = []
+    return faults
+
+
+def whole(infos: Infos | None) -> Infos:
+    """The infos of a step in this process, unless it was broken off (Ctrl-C) with some environments stepped."""
+    if infos is None:
+        raise RuntimeError("a step was interrupted half-way: some environments have stepped, others not. Call reset()")
+    return infos
 
 
 def close_all(chunks: Sequence[Chunk]) -> EnvFault | None:

@@ -92,7 +92,7 @@ def make_vec(
         return ProcessVectorEnv(factories, workers=workers, slices=slices, **apart)
 
     def split(step_s: float) -> VectorEnv[Any, Any, Any]:
-        return SplitVectorEnv(factories, workers=workers and max(workers - 1, 1), step_s=step_s, **apart)
+        return SplitVectorEnv(factories, workers=workers and workers - 1, step_s=step_s, **apart)
 
     def one() -> VectorEnv[Any, Any, Any]:
         return SerialVectorEnv(factories[:1], **common)
@@ -104,6 +104,8 @@ def make_vec(
     if backend == "split":
         if slices != "lockstep":
             raise ValueError(f"--backend split steps all together: expected --slices lockstep, got {slices}")
+        if workers is not None and workers < 2:
+            raise ValueError(f"--backend split: expected --workers of at least 2 (this process is one), got {workers}")
         return split(step_cost_s(one))
     return choose(one, len(factories), serial, process, split if slices == "lockstep" else None, workers, say)
 

@@ -39,9 +39,11 @@ class ProcessVectorEnv(BatchVectorEnv):
 
     `slices="lockstep"` steps all together; `"double"` cuts the batch into two halves so that acting
     overlaps stepping; `"ready"` makes each worker a slice of its own, received as soon as it is done
-    (`ready()`), so that uneven environments do not wait for the slowest. The first `here` environments are not for
-    the workers, and both sides look for an answer for `look_s` before they sleep: see split.py.
+    (`ready()`), so that uneven environments do not wait for the slowest.
     """
+
+    _here = 0  # so many environments, the first, are not for the workers (see split.py)
+    _look_s = 0.0  # how long each side looks for the other's word before it sleeps
 
     def __init__(
         self,
@@ -57,8 +59,6 @@ class ProcessVectorEnv(BatchVectorEnv):
         max_restarts: int = 10,
         restart_window: int = 10_000,
         check_finite: bool = True,
-        here: int = 0,
-        look_s: float = 0.0,
     ) -> None:
         self._workers: list[Remote] = []
         self.factories, self.on_fault = list(factories), on_fault
@@ -67,19 +67,19 @@ class ProcessVectorEnv(BatchVectorEnv):
         check_policy(on_fault, max_restarts, restart_window)
         _check_options(num_envs, workers, slices, step_timeout_s, start_timeout_s)
         self._context = multiprocessing.get_context(safe_start_method(start_method))
-        count = min(workers or usable_cores(), num_envs - here)
+        count = min(workers or usable_cores(), num_envs - self._here)
         if slices == "double":
             count = min(count, (num_envs + 1) // 2)  # so that nobody is left without environments
         parts = cut(num_envs, {"lockstep": 1, "double": min(2, num_envs), "ready": count}[slices])
         self.by_readiness = slices == "ready"
-        owned = [_owned(number, count, parts, self.by_readiness, here) for number in range(count)]
-        self._workers = [Remote(number, rows, look_s) for number, rows in enumerate(owned)]
+        owned = [_owned(number, count, parts, self.by_readiness, self._here) for number in range(count)]
+        self._workers = [Remote(number, rows, self._look_s) for number, rows in enumerate(owned)]
         self._options = {
             "stream": int(stream),
             "restart": on_fault == "restart",
             "max_restarts": max_restarts,
             "check_finite": check_finite,
-            "look_s": look_s,
+            "look_s": self._look_s,
         }
         # At exit before multiprocessing joins its children: an environment that ignores SIGTERM would hang that.
         self._finalizer = util.Finalize(self, end_all, (self._workers, TERMINATE_S), exitpriority=10)
@@ -89,7 +89,7 @@ class ProcessVectorEnv(BatchVectorEnv):
             known = cloudpickle.loads((self._workers[0].wait(start_timeout_s, "while being built") or {})["spaces"])
             self._workers[0].owed.append(-1)  # its environments are yet to be built
             spaces = known["observation_space"], known["action_space"]
-            steppers = count + (here > 0)
+            steppers = count + (self._here > 0)
             memory = SharedMemory(Block.size(num_envs, *spaces, steppers))
             util.Finalize(self, memory.close, exitpriority=9)
             block = Block(num_envs, *spaces, steppers, memory)
@@ -153,7 +153,7 @@ class ProcessVectorEnv(BatchVectorEnv):
                 continue
             if frame is not None:
                 infos += self._infos(frame)
-                faults += _faults(frame)
+                faults += faults_of(frame)
         return infos, faults
 
     def ready(self, waiting: Sequence[int], at_least: int = 1) -> list[int]:
@@ -196,7 +196,7 @@ class ProcessVectorEnv(BatchVectorEnv):
                 self._replace(one, fault)
             else:
                 infos += self._infos(frame)
-                faults += _faults(frame)
+                faults += faults_of(frame)
             if everything:
                 one.lost.clear()
         return infos, faults
@@ -218,7 +218,7 @@ class ProcessVectorEnv(BatchVectorEnv):
                 doing = "while an unfinished episode was replayed"
                 frame = one.wait(self.step_timeout_s, doing, while_progressing=True) or {}
                 followed[index] = frame["followed"]
-                faults += _faults(frame)
+                faults += faults_of(frame)
         return followed, faults
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
@@ -374,5 +374,5 @@ def _owned(number: int, count: int, parts: list[slice], by_readiness: bool, here
     return owned
 
 
-def _faults(frame: dict[str, Any]) -> list[EnvFault]:
+def faults_of(frame: dict[str, Any]) -> list[EnvFault]:
     return [fault_from_data(data) for data in frame["faults"]]

@@ -10,7 +10,7 @@ import gymnasium as gym
 
 from shoal.vector.batch import BatchVectorEnv, News, check_policy, cut
 from shoal.vector.block import Block
-from shoal.vector.chunk import Chunk, EnvFactory, Infos, close_all, first_environment
+from shoal.vector.chunk import Chunk, EnvFactory, Infos, close_all, first_environment, take_faults, whole
 from shoal.vector.errors import EnvFault
 from shoal.vector.seeding import Stream
 
@@ -55,7 +55,7 @@ class SerialVectorEnv(BatchVectorEnv):
             metadata=first_env.metadata,
             spec=first_env.spec,
         )
-        self._ready: list[Infos] = [[] for _ in self.slices]
+        self._ready: list[Infos | None] = [None for _ in self.slices]  # None: not stepped, or not to the end
         try:
             for part, rows in enumerate(self.slices):
                 chunk = Chunk(
@@ -75,13 +75,14 @@ class SerialVectorEnv(BatchVectorEnv):
 
     def _do_reset(self, options: dict[str, Any] | None) -> News:
         infos = [entry for chunk in self.chunks for entry in chunk.reset(options)]
-        return infos, self._take_faults(*self.chunks)
+        return infos, take_faults(*self.chunks)
 
     def _do_send(self, part: int) -> None:
+        self._ready[part] = None
         self._ready[part] = self.chunks[part].step()
 
     def _do_recv(self, part: int) -> News:
-        return self._ready[part], self._take_faults(self.chunks[part])
+        return whole(self._ready[part]), take_faults(self.chunks[part])
 
     def _do_replay(self, plan: Sequence[tuple[int, Sequence[Any]]]) -> tuple[list[bool], list[EnvFault]]:
         followed = [
@@ -89,14 +90,7 @@ class SerialVectorEnv(BatchVectorEnv):
             for chunk, rows in zip(self.chunks, self.slices, strict=True)
             for index in range(rows.start, rows.stop)
         ]
-        return followed, self._take_faults(*self.chunks)
-
-    @staticmethod
-    def _take_faults(*chunks: Chunk) -> list[EnvFault]:
-        faults = [fault for chunk in chunks for fault in chunk.faults]
-        for chunk in chunks:
-            chunk.faults = []
-        return faults
+        return followed, take_faults(*self.chunks)
 
     @property
     def envs(self) -> list[gym.Env[Any, Any]]:

@@ -7,23 +7,26 @@ price is that of `serial`: an environment of the caller's that kills its process
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
 from shoal.vector.batch import News
-from shoal.vector.chunk import Chunk, EnvFactory, Infos
+from shoal.vector.chunk import Chunk, EnvFactory, Infos, whole
 from shoal.vector.errors import EnvFault
 from shoal.vector.launch import usable_cores
-from shoal.vector.process import ProcessVectorEnv
+from shoal.vector.process import ProcessVectorEnv, faults_of
 from shoal.vector.seeding import Stream
+from shoal.vector.worker import news
 
 _AHEAD_S = 200e-6  # what the caller does more: workers wake late, and `step_s` has a share of a batch's fixed cost
-_LOOK_S = 1e-3  # a policy acts in between
 
 
 class SplitVectorEnv(ProcessVectorEnv):
-    """The first `here` environments in this process, the others in `workers` processes (default: one for each other
-    core). `here` is chosen from `step_s`, the seconds that `serial` takes for a step of one environment."""
+    """The first `here` environments in this process, the others in `workers` processes beside it (default: one for
+    each other core). `here` is chosen from `step_s`, the seconds that `serial` takes for a step of one environment."""
+
+    _look_s = 1e-3  # a policy acts in between
 
     def __init__(
         self,
@@ -32,47 +35,60 @@ class SplitVectorEnv(ProcessVectorEnv):
         workers: int | None = None,
         here: int | None = None,
         step_s: float | None = None,
+        start_method: str | None = None,
         stream: Stream = Stream.TRAIN,
+        step_timeout_s: float = 300.0,
         on_fault: str = "fail",
         max_restarts: int = 10,
+        restart_window: int = 10_000,
         check_finite: bool = True,
-        **options: Any,
     ) -> None:
         num_envs = len(factories)
         if num_envs < 2:
             raise ValueError(f"expected at least 2 environments to split, got {num_envs}; use --backend serial")
-        if workers is None:
-            workers = max(usable_cores() - 1, 1)
-        here = share_here(num_envs, workers, step_s) if here is None else here
-        if not 0 < here < num_envs:
+        workers = max(usable_cores() - 1, 1) if workers is None else workers
+        if workers < 1:
+            raise ValueError(f"expected at least one worker beside this process, got {workers}; use --backend serial")
+        self._here = share_here(num_envs, workers, step_s) if here is None else here
+        if not 0 < self._here < num_envs:
             raise ValueError(f"expected here from 1 to {num_envs - 1} of {num_envs} environments, got {here}")
         common: dict[str, Any] = {"stream": stream, "max_restarts": max_restarts, "check_finite": check_finite}
-        super().__init__(factories, workers=workers, here=here, look_s=_LOOK_S, on_fault=on_fault, **common, **options)
-        self._news: Infos = []
-        restart, slot = on_fault == "restart", len(self._workers)
+        super().__init__(
+            factories,
+            workers=workers,
+            start_method=start_method,
+            step_timeout_s=step_timeout_s,
+            on_fault=on_fault,
+            restart_window=restart_window,
+            **common,
+        )
+        self._ready: Infos | None = None  # of the step here; None: not stepped, or not to the end
+        ours, restart = self.factories[: self._here], on_fault == "restart"
         try:
-            self._chunk = Chunk(self.factories[:here], 0, self.block, restart=restart, worker=slot, **common)
-        except EnvFault:
-            super().close_extras()
+            self._chunk = Chunk(ours, 0, self.block, restart=restart, worker=len(self._workers), **common)
+        except BaseException:
+            with contextlib.suppress(EnvFault):  # that the environments could not be built is what is told
+                super().close_extras()
             raise
 
     def _do_send(self, part: int) -> None:
+        self._ready = None
         super()._do_send(part)
-        self._news = self._chunk.step()
+        self._ready = self._chunk.step()
 
     def _do_recv(self, part: int) -> News:
-        infos, faults = super()._do_recv(part)
-        return self._news + infos, self._take_faults() + faults
+        there = super()._do_recv(part)
+        return self._with_ours(whole(self._ready), there)
 
     def _do_reset(self, options: dict[str, Any] | None) -> News:
-        infos, faults = super()._do_reset(options)
-        return self._chunk.reset(options) + infos, self._take_faults() + faults
+        there = super()._do_reset(options)
+        return self._with_ours(self._chunk.reset(options), there)
 
     def _do_replay(self, plan: Sequence[tuple[int, Sequence[Any]]]) -> tuple[list[bool], list[EnvFault]]:
         followed, faults = super()._do_replay(plan)
         for index in self._chunk.indices:
             followed[index] = self._chunk.replay(index, *plan[index])
-        return followed, self._take_faults() + faults
+        return followed, self._with_ours([], ([], faults))[1]
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """`getattr(env, name)` of every environment, called if it can be called."""
@@ -84,13 +100,19 @@ class SplitVectorEnv(ProcessVectorEnv):
         if self.closed:
             return
         fault = self._chunk.close()
-        super().close_extras(**kwargs)
+        try:
+            super().close_extras(**kwargs)
+        except EnvFault as another:
+            fault = fault or another
         if fault is not None:
             raise fault
 
-    def _take_faults(self) -> list[EnvFault]:
-        faults, self._chunk.faults = self._chunk.faults, []
-        return faults
+    def _with_ours(self, infos: Infos, there: News) -> News:
+        """The chunk's news before the workers', through the same sieve: which environments step here is chance."""
+        if not infos and not self._chunk.faults:
+            return there
+        frame = news(infos, self._chunk)
+        return self._infos(frame) + there[0], faults_of(frame) + there[1]
 
 
 def share_here(num_envs: int, workers: int, step_s: float | None) -> int:

@@ -28,7 +28,7 @@ import cloudpickle
 import gymnasium as gym
 
 from shoal.vector.block import Block, SharedMemory
-from shoal.vector.chunk import Chunk, Infos, close_all, first_environment
+from shoal.vector.chunk import Chunk, Infos, close_all, first_environment, take_faults
 from shoal.vector.errors import EnvFault, as_fault
 from shoal.vector.frames import DONE, fault_to_data, pack, read_payload, send_frame
 from shoal.vector.lookout import Lookout
@@ -114,15 +114,15 @@ def _serve(connection: socket.socket, chunks: list[Chunk], look_s: float) -> Non
             if not infos and not chunk.faults:
                 os.write(fd, DONE)
                 continue
-            send_frame(connection, _news(infos, chunk))
+            send_frame(connection, news(infos, chunk))
         elif code == RESET:
             options = cloudpickle.loads(read_payload(connection))
             everything: list[Any] = [entry for chunk in chunks for entry in chunk.reset(options)]
-            send_frame(connection, _news(everything, *chunks))
+            send_frame(connection, news(everything, *chunks))
         elif code == REPLAY:
             part, local, episode, actions = cloudpickle.loads(read_payload(connection))
             followed = chunks[part].replay(local, episode, actions)
-            send_frame(connection, {"followed": followed, **_news([], *chunks)})
+            send_frame(connection, {"followed": followed, **news([], *chunks)})
         elif code == CALL:
             send_frame(connection, _call(chunks, *cloudpickle.loads(read_payload(connection))))
         else:
@@ -142,12 +142,11 @@ def _call(chunks: list[Chunk], name: str, args: tuple[Any, ...], kwargs: dict[st
         return {"mistake": fault_to_data(as_fault(error, f"in call({name!r})", chunks[0].first, None, None))}
 
 
-def _news(infos: Infos, *chunks: Chunk) -> dict[str, Any]:
+def news(infos: Infos, *chunks: Chunk) -> dict[str, Any]:
+    """Infos, and the faults that the chunks survived, as plain data."""
     dropped: set[str] = set()
     packed = [(i, pack(info, dropped), pack(final, dropped)) for i, info, final in infos]
-    faults = [fault_to_data(fault) for chunk in chunks for fault in chunk.faults]
-    for chunk in chunks:
-        chunk.faults = []
+    faults = [fault_to_data(fault) for fault in take_faults(*chunks)]
     return {"infos": packed, "faults": faults, "dropped": sorted(dropped)}
 
 
