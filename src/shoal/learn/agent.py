@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from shoal.config import PPOConfig
 from shoal.learn.actions import action_kind
 from shoal.learn.features import Features
+from shoal.learn.lean import acting_policy
 from shoal.learn.network import ActorCritic
 from shoal.learn.normalise import RunningMoments
 from shoal.vector.errors import Unsupported
@@ -79,14 +80,20 @@ class Agent:
 
     def distribution(self, leaves: Sequence[Tensor]) -> Tensor:
         """Parameters of the behaviour policy `[B, P]`, mask applied."""
-        params: Tensor = self.network.policy(self.encode(leaves))  # type: ignore[operator]
-        masks = self.features.masks(leaves)
-        return params if masks is None else self.kind.mask(params, masks.to(self.device))
+        return self._masked(self.network.policy(self.encode(leaves)), leaves)  # type: ignore[operator]
+
+    def begin_acting(self) -> None:
+        """Called before every rollout: the network is looked at once, not at every step."""
+        self._policy = acting_policy(self.network)
 
     def act(self, leaves: Sequence[Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Parameters and sampled actions."""
-        params = self.distribution(leaves)
+        """Parameters and sampled actions, after `begin_acting`."""
+        params = self._masked(self._policy(self.encode(leaves)), leaves)
         return params, self.kind.sample(params, noise)
+
+    def _masked(self, params: Tensor, leaves: Sequence[Tensor]) -> Tensor:
+        masks = self.features.masks(leaves)
+        return params if masks is None else self.kind.mask(params, masks.to(self.device))
 
     @torch.inference_mode()
     def values(self, features: Tensor) -> Array:

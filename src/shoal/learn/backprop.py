@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from shoal.learn.network import ActorCritic, Trunk, plain
+from shoal.learn.network import ActorCritic, Trunk
 
 _NARROW = 32  # columns under which a product of matrices is faster the other way round
 
@@ -41,14 +41,9 @@ class Pass(Protocol):
 
 def begin(network: nn.Module, features: Tensor) -> Pass:
     """The pass of whatever network this is."""
-    if type(network) is ActorCritic and network.trunk.by_hand and features.dim() == 2 and _is_plain(network):
+    if type(network) is ActorCritic and network.trunk.by_hand and features.dim() == 2 and network.is_plain():
         return _ByHand(network, features)
     return _ByAutograd(network, features)
-
-
-def _is_plain(network: ActorCritic) -> bool:
-    layers = (*network.trunk.linears, *network.value_trunk.linears, network.policy_head, network.value_head)
-    return all(plain(layer) for layer in layers)
 
 
 class _ByAutograd:

@@ -75,6 +75,7 @@ class Learner:
         interval, length = self.config.ppo.update_interval, self.config.ppo.rollout_steps
         segment = self.epoch % interval
         start = time.perf_counter()
+        self.agent.begin_acting()
         rollout = self.collector.collect(segment)
         self.collect_s = time.perf_counter() - start
         self.episodes_in_epoch = self.tracker.observe(rollout, segment * length, (segment + 1) * length)

@@ -68,9 +68,16 @@ class ActorCritic(nn.Module):
             out: Tensor = torch.addmm(head.bias.unsqueeze(1), head.weight, hidden.t()).t()  # column by column
         else:
             out = head(hidden)
-        if self.log_std is None:
-            return out
-        return torch.cat([out, self.log_std.expand_as(out)], -1)
+        return self.with_spread(out)
+
+    def with_spread(self, out: Tensor) -> Tensor:
+        """What the policy's last layer gives, and the log standard deviations of a Gaussian beside it."""
+        return out if self.log_std is None else torch.cat([out, self.log_std.expand_as(out)], -1)
+
+    def is_plain(self) -> bool:
+        """Whether all layers are as they were made."""
+        layers = (*self.trunk.linears, *self.value_trunk.linears, self.policy_head, self.value_head)
+        return all(plain(layer) for layer in layers)
 
     def value(self, features: Tensor) -> Tensor:
         """Value estimates `[B]`."""
