@@ -8,7 +8,6 @@ from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any
 
-import numpy as np
 from gymnasium.vector import VectorEnv
 
 from shoal.vector.launch import usable_cores
@@ -17,7 +16,6 @@ _PROBE_S = 0.05  # time given to stepping one environment
 _TRIAL_S = 0.25  # time given to each backend where any could win
 _HAND_OFF_S = 60e-6  # waking workers and waiting for them: below this no split can pay
 _WORTH = 1.08  # serial is kept unless another is this much faster: it leaves the cores to the learner; then process
-_ACTING = 12  # times 128 tanh for each environment and 128 more: about what acting by two layers of 64 costs
 _CLEAR_S = 20e-3  # a batch step this long is worth splitting whatever the hand-off costs
 
 
@@ -93,14 +91,10 @@ def choose(
 
 
 def _steps_per_s(env: VectorEnv[Any, Any, Any], seconds: float) -> float:
-    """With a small policy's worth of arithmetic between two steps: workers that wait for it, asleep or looking, are
-    part of what a backend costs."""
-    actions, policy = env.action_space.sample(), np.zeros((env.num_envs + 128, 128), np.float32)
+    actions = env.action_space.sample()
     start = time.perf_counter()
     steps = 0
     while time.perf_counter() < start + seconds:
         env.step(actions)
-        for _ in range(_ACTING):
-            np.tanh(policy, out=policy)
         steps += env.num_envs
     return steps / (time.perf_counter() - start)
