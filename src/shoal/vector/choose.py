@@ -15,7 +15,7 @@ from shoal.vector.launch import usable_cores
 _PROBE_S = 0.05  # time given to stepping one environment
 _TRIAL_S = 0.25  # time given to each backend where any could win
 _HAND_OFF_S = 60e-6  # waking workers and waiting for them: below this no split can pay
-_WORTH = 1.08  # serial is kept unless another is this much faster: it leaves the cores to the learner; then process
+_WORTH = 1.05  # serial is kept unless another is this much faster: it leaves the cores to the learner; then process
 _CLEAR_S = 20e-3  # a batch step this long is worth splitting whatever the hand-off costs
 
 
