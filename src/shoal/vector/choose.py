@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
@@ -13,7 +14,8 @@ from gymnasium.vector import VectorEnv
 from shoal.vector.launch import usable_cores
 
 _PROBE_S = 0.05  # time given to stepping one environment
-_TRIAL_S = 0.25  # time given to each backend where any could win
+_TRIAL_S = 0.3  # time given to each backend where any could win
+_TURNS = 5
 _HAND_OFF_S = 60e-6  # waking workers and waiting for them: below this no split can pay
 _WORTH = 1.05  # serial is kept unless another is this much faster: it leaves the cores to the learner; then process
 _CLEAR_S = 20e-3  # a batch step this long is worth splitting whatever the hand-off costs
@@ -72,13 +74,13 @@ def choose(
         for name, make in makers.items():
             contenders[name] = make()
             to_close.callback(contenders[name].close)
-        speeds = dict.fromkeys(contenders, 0.0)
         for env in contenders.values():
             env.action_space.seed(0)
             env.reset(seed=0)
-        for _ in range(3):  # in turn, so that a busy moment of the machine hits all
-            for name, env in contenders.items():
-                speeds[name] = max(speeds[name], _steps_per_s(env, _TRIAL_S / 3))
+        turns = [  # in turn, so that a busy moment of the machine hits all
+            {name: _steps_per_s(env, _TRIAL_S / _TURNS) for name, env in contenders.items()} for _ in range(_TURNS)
+        ]
+        speeds = {name: statistics.median(turn[name] for turn in turns) for name in contenders}
         to_close.pop_all()
     best = next(name for name, speed in speeds.items() if _WORTH * speed > max(speeds.values()))
     for name, env in contenders.items():
