@@ -129,8 +129,10 @@ def test_the_follower_keeps_every_order(tmp_path: Path) -> None:
 
 
 def test_a_pull_learns_its_order(tmp_path: Path) -> None:
-    """A few seconds of training pass the gate, and the world pays; an episode of it can be drawn."""
-    domain = Gridworld(SearchConfig(domain="gridworld"))
+    """A few seconds of training pass the gate, and the world pays; an episode of it can be drawn.
+
+    With the default budget half of all seeds pass; with this one 10 of 10 did."""
+    domain = Gridworld(SearchConfig(domain="gridworld", episodes_per_env=300))
     found = domain.pull(domain.hidden, start=None, seed=7, folder=tmp_path, say=lambda text: None)
     assert found.passed
     assert found.mean > 5
