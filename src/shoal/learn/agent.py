@@ -68,6 +68,7 @@ class Agent:
                 )
         self.network = network.to(self.device).eval()
         self._check_outputs()
+        self.begin_acting()
         self.moments = RunningMoments((self.features.size,)) if config.normalise_observations else None
         self._set_scale()
 
@@ -83,11 +84,11 @@ class Agent:
         return self._masked(self.network.policy(self.encode(leaves)), leaves)  # type: ignore[operator]
 
     def begin_acting(self) -> None:
-        """Called before every rollout: the network is looked at once, not at every step."""
+        """Look at the network once, not at every step. Called before every rollout: a layer may have been replaced."""
         self._policy = acting_policy(self.network)
 
     def act(self, leaves: Sequence[Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Parameters and sampled actions, after `begin_acting`."""
+        """Parameters and sampled actions."""
         params = self._masked(self._policy(self.encode(leaves)), leaves)
         return params, self.kind.sample(params, noise)
 

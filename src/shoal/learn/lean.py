@@ -1,5 +1,4 @@
-"""Acting for a few environments by NumPy: on matrices this small the time goes into calls, and torch's cost twice as
-much. A step of 64 CartPoles in machine code takes 20 us, acting for them took 80."""
+"""Acting for a few environments by NumPy: on matrices this small the time goes into calls, and torch's are dearer."""
 
 from __future__ import annotations
 
