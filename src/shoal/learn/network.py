@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -124,5 +125,15 @@ class Trunk(nn.Sequential):
         found = [features]
         for layer in self.linears:
             out = nn.functional.linear(found[-1], layer.weight, layer.bias)
-            found.append(out.tanh_() if self.activation == "tanh" else out.relu_())
+            found.append(tanh_(out) if self.activation == "tanh" else out.relu_())
         return found
+
+
+def tanh_(values: Tensor) -> Tensor:
+    """The hyperbolic tangent, in place, without a graph. On the CPU by NumPy: for 2,048 x 64 numbers torch takes 340 us
+    on an AMD EPYC, NumPy 50 (benchmarks/results/tanh.json), and both are right to two units in the last place."""
+    if values.device.type != "cpu" or values.dtype != torch.float32:
+        return values.tanh_()
+    array = values.numpy()
+    np.tanh(array, out=array)
+    return values
