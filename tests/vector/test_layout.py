@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,14 @@ def test_any_sample_is_stored_and_read_back(space: spaces.Space[Any]) -> None:
     for part, original in zip(layout.take_apart(back), layout.take_apart(sample), strict=True):
         assert np.array_equal(part, original)
     assert all(not array[[0, 2]].any() for array in rows)  # neighbours untouched
+
+
+def test_a_dtype_that_travelled_is_numpys_own() -> None:
+    """A space that was pickled has another dtype object; a chunk asks for the object, which is faster than asking for
+    equality."""
+    travelled = pickle.loads(pickle.dumps(BOX))
+    assert travelled.dtype is not np.dtype(np.float32)
+    assert Layout(travelled).leaves[0][2] is np.dtype(np.float32)
 
 
 def test_row_bytes_by_hand() -> None:

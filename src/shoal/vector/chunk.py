@@ -59,10 +59,16 @@ class Chunk:
         self.elapsed = [0] * len(factories)
         self.faults: list[EnvFault] = []  # faults survived since the caller last looked
         self._discrete = isinstance(block.action_layout.space, gym.spaces.Discrete)
-        layout = block.observation_layout
+        # Views made once: a slice costs as much as a good part of stepping a cheap environment.
+        self._actions_given = [array[self.rows] for array in block.actions]
+        self._observed = [array[self.rows] for array in block.observations]
+        self._rewards, self._restarted = block.rewards[self.rows], block.restarted[self.rows]
+        self._terminated, self._truncated = block.terminated[self.rows], block.truncated[self.rows]
         # The usual observation is one array: where a value is already what it should be, it is written at once.
-        single = layout.is_single
-        self._usual: Any = (block.observations[0], *layout.leaves[0][1:]) if single else (None, None, None)
+        layout = block.observation_layout
+        usual: Any = layout.leaves[0][1:] if layout.is_single else (None, None)
+        self._shape, self._dtype = usual
+        self._places: list[Any] = [self._observed[0][local, ...] for local in range(len(factories))]
         try:
             for local in range(len(factories)):
                 ready = first_env if local == 0 else None
@@ -93,19 +99,20 @@ class Chunk:
 
     def step(self) -> Infos:
         """Step every environment with its row of `block.actions`; an episode that ends starts anew."""
-        block, elapsed, limits, current, worker = self.block, self.elapsed, self.limits, self.block.current, self.worker
-        rows, shape, dtype = self._usual
+        elapsed, limits, current, worker = self.elapsed, self.limits, self.block.current, self.worker
+        array, shape, dtype = np.ndarray, self._shape, self._dtype
         rewards: list[float] = []
         ends: Ends = []
         infos: Infos = []
-        block.restarted[self.rows] = False
-        for local, (index, step, action) in enumerate(zip(self.indices, self.steppers, self._actions(), strict=True)):
+        self._restarted[:] = False
+        each = zip(self.indices, self.steppers, self._places, self._actions(), strict=True)
+        for local, (index, step, place, action) in enumerate(each):
             current[worker] = index
             elapsed[local] = age = elapsed[local] + 1
             try:
                 observation, reward, terminated, truncated, info = step(action)
-                if type(observation) is np.ndarray and observation.dtype is dtype and observation.shape == shape:
-                    rows[index] = observation
+                if type(observation) is array and observation.dtype is dtype and observation.shape == shape:
+                    place[...] = observation
                 else:
                     self._store(observation, index)
                 rewards.append(reward if type(reward) is float else check_scalar(reward, "the reward"))
@@ -122,9 +129,9 @@ class Chunk:
                 if ends and ends[-1][0] == local:
                     ends.pop()
                 self._revive(local, self._fault(local, error, "in step"))
-        block.rewards[self.rows] = rewards
-        block.terminated[self.rows] = False
-        block.truncated[self.rows] = block.restarted[self.rows]
+        self._rewards[:] = rewards
+        self._terminated[:] = False
+        self._truncated[:] = self._restarted
         if self.check_finite:
             self._quarantine_not_finite("in step", ends)
         if ends:
@@ -269,11 +276,10 @@ class Chunk:
 
     def _quarantine_not_finite(self, where: str, ends: Ends) -> None:
         """Nothing that is not finite leaves the chunk: its environment is rebuilt, or the fault raised."""
-        rows = [array[self.rows] for array in self.block.observations]
-        rewards = self.block.rewards[self.rows]
+        rewards = self._rewards
         while True:
             try:
-                self.block.observation_layout.check_finite(rows, f"{where},")
+                self.block.observation_layout.check_finite(self._observed, f"{where},")
                 if np.vdot(rewards, rewards) <= 1e76:  # so that each is below 1e38; false for NaN too
                     return
                 fine = np.abs(rewards) <= FLOAT32_MAX
@@ -324,11 +330,10 @@ class Chunk:
 
     def _actions(self) -> Sequence[Any]:
         """This chunk's actions, one value per environment that the environment may keep."""
-        rows = [array[self.rows] for array in self.block.actions]
         if self._discrete:
-            return list(rows[0])  # NumPy scalars, as action_space.sample() gives them
+            return list(self._actions_given[0])  # NumPy scalars, as action_space.sample() gives them
         layout = self.block.action_layout
-        copies = [row.copy() for row in rows]
+        copies = [given.copy() for given in self._actions_given]
         if layout.is_single:
             return list(copies[0])
         return [layout.assemble([copy[i] for copy in copies]) for i in range(len(self.envs))]

@@ -45,7 +45,8 @@ class Layout:
             for index, part in enumerate(space.spaces):
                 self._collect(part, (*path, index))
         elif isinstance(space, _LEAVES):
-            self.leaves.append((path, tuple(space.shape or ()), np.dtype(space.dtype)))
+            # By its name: a dtype that was pickled equals NumPy's own but is not that object, and `is` is faster.
+            self.leaves.append((path, tuple(space.shape or ()), np.dtype(np.dtype(space.dtype).str)))
         else:
             raise Unsupported(
                 f"a space of type {type(space).__name__} at {self._name(path)} cannot be laid out as arrays. Expected "
