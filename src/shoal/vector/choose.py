@@ -6,7 +6,6 @@ import statistics
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from functools import partial
 from typing import Any
 
 from gymnasium.vector import VectorEnv
@@ -47,7 +46,7 @@ def choose(
     num_envs: int,
     serial: Callable[[], VectorEnv[Any, Any, Any]],
     process: Callable[[], VectorEnv[Any, Any, Any]],
-    split: Callable[[float], VectorEnv[Any, Any, Any]] | None,
+    split: Callable[[], VectorEnv[Any, Any, Any]] | None,
     workers: int | None,
     say: Callable[[str], None],
 ) -> VectorEnv[Any, Any, Any]:
@@ -70,7 +69,7 @@ def choose(
         contenders: dict[str, VectorEnv[Any, Any, Any]] = {}
         makers: dict[str, Callable[[], VectorEnv[Any, Any, Any]]] = {"serial": serial, "process": process}
         if split is not None:
-            makers["split"] = partial(split, cost_s)
+            makers["split"] = split
         for name, make in makers.items():
             contenders[name] = make()
             to_close.callback(contenders[name].close)

@@ -12,7 +12,7 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.vector import VectorEnv
 
-from shoal.vector.choose import choose, step_cost_s
+from shoal.vector.choose import choose
 from shoal.vector.chunk import EnvFactory
 from shoal.vector.launch import usable_cores
 from shoal.vector.process import ProcessVectorEnv
@@ -91,8 +91,8 @@ def make_vec(
     def process() -> VectorEnv[Any, Any, Any]:
         return ProcessVectorEnv(factories, workers=workers, slices=slices, **apart)
 
-    def split(step_s: float) -> VectorEnv[Any, Any, Any]:
-        return SplitVectorEnv(factories, workers=workers and workers - 1, step_s=step_s, **apart)
+    def split() -> VectorEnv[Any, Any, Any]:
+        return SplitVectorEnv(factories, workers=workers and workers - 1, **apart)
 
     def one() -> VectorEnv[Any, Any, Any]:
         return SerialVectorEnv(factories[:1], **common)
@@ -106,7 +106,7 @@ def make_vec(
             raise ValueError(f"--backend split steps all together: expected --slices lockstep, got {slices}")
         if workers is not None and workers < 2:
             raise ValueError(f"--backend split: expected --workers of at least 2 (this process is one), got {workers}")
-        return split(step_cost_s(one))
+        return split()
     return choose(one, len(factories), serial, process, split if slices == "lockstep" else None, workers, say)
 
 

@@ -19,14 +19,12 @@ from shoal.vector.process import ProcessVectorEnv, faults_of
 from shoal.vector.seeding import Stream
 from shoal.vector.worker import news
 
-_AHEAD_S = 200e-6  # what the caller does more: workers wake late, and `step_s` has a share of a batch's fixed cost
-
 
 class SplitVectorEnv(ProcessVectorEnv):
-    """The first `here` environments in this process, the others in `workers` processes beside it (default: one for
-    each other core). `here` is chosen from `step_s`, the seconds that `serial` takes for a step of one environment."""
+    """The first `here` environments (default: an equal share) in this process, the others in `workers` processes beside
+    it (default: one for each other core)."""
 
-    _look_s = 1e-3  # a policy acts in between
+    _look_s = _workers_look_s = 1e-3  # each has a core of its own; a policy acts in between
 
     def __init__(
         self,
@@ -34,7 +32,6 @@ class SplitVectorEnv(ProcessVectorEnv):
         *,
         workers: int | None = None,
         here: int | None = None,
-        step_s: float | None = None,
         start_method: str | None = None,
         stream: Stream = Stream.TRAIN,
         step_timeout_s: float = 300.0,
@@ -49,7 +46,8 @@ class SplitVectorEnv(ProcessVectorEnv):
         workers = max(usable_cores() - 1, 1) if workers is None else workers
         if workers < 1:
             raise ValueError(f"expected at least one worker beside this process, got {workers}; use --backend serial")
-        self._here = share_here(num_envs, workers, step_s) if here is None else here
+        # Neither side sleeps, so neither begins late; what is left over goes to the workers, the caller has to act too.
+        self._here = max(num_envs // (workers + 1), 1) if here is None else here
         if not 0 < self._here < num_envs:
             raise ValueError(f"expected here from 1 to {num_envs - 1} of {num_envs} environments, got {here}")
         common: dict[str, Any] = {"stream": stream, "max_restarts": max_restarts, "check_finite": check_finite}
@@ -113,14 +111,3 @@ class SplitVectorEnv(ProcessVectorEnv):
             return there
         frame = news(infos, self._chunk)
         return self._infos(frame) + there[0], faults_of(frame) + there[1]
-
-
-def share_here(num_envs: int, workers: int, step_s: float | None) -> int:
-    """How many environments the caller steps so that it is done when its workers are: its equal share, and what it
-    can do while they wake.
-
-    >>> share_here(64, 1, 25e-6), share_here(64, 3, None), share_here(2, 1, 1e-9)
-    (36, 16, 1)
-    """
-    ahead = _AHEAD_S / step_s if step_s else 0.0
-    return min(max(round((num_envs + workers * ahead) / (workers + 1)), 1), num_envs - 1)
