@@ -2,11 +2,13 @@
 
 To wake a process on another core takes 50 us or more on a virtual machine, and a core that slept runs slower for a
 while: with batches of 300 us that is what a step is made of. Looking costs the CPU time that it takes, so it is
-short, and where it does not pay (whoever is waited for takes longer) it is soon given up.
+short, it makes room between two looks for whoever else wants the core (the caller that is waited for, say), and where
+it does not pay (whoever is waited for takes longer) it is soon given up.
 """
 
 from __future__ import annotations
 
+import os
 import select
 import time
 
@@ -30,9 +32,10 @@ class Lookout:
         if self._rest:
             self._rest -= 1
             return
-        poll, clock = self._poll.poll, time.perf_counter
+        poll, clock, make_room = self._poll.poll, time.perf_counter, os.sched_yield
         end = clock() + self.seconds
         while not poll(0):
+            make_room()
             if clock() > end:
                 self._failures += 1
                 if self._failures >= _FAILURES:

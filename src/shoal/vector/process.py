@@ -2,7 +2,8 @@
 
 One process per environment would make 256 environments many times slower than stepping them in turn: the time goes
 into waking processes up. Here a step is: write the actions into shared memory, one byte to each worker, one
-byte back. The parent notices a dead worker at once (its socket hangs up), a hanging one by a deadline. It
+byte back. Workers stay on a core each (anchor.py) and look for the next step for a moment before they sleep
+(lookout.py). The parent notices a dead worker at once (its socket hangs up), a hanging one by a deadline. It
 builds no environment itself, so none can break it.
 """
 
@@ -21,6 +22,7 @@ from typing import Any
 import cloudpickle
 
 from shoal.vector import worker as protocol
+from shoal.vector.anchor import core_of
 from shoal.vector.batch import BatchVectorEnv, News, check_policy, cut
 from shoal.vector.block import Block, SharedMemory
 from shoal.vector.chunk import EnvFactory, Infos
@@ -43,7 +45,9 @@ class ProcessVectorEnv(BatchVectorEnv):
     """
 
     _here = 0  # so many environments, the first, are not for the workers (see split.py)
-    _look_s = 0.0  # how long each side looks for the other's word before it sleeps
+    # How long each side looks for the other's word before it sleeps (lookout.py). The caller sleeps at once: while its
+    # workers step, all cores are theirs.
+    _look_s, _workers_look_s = 0.0, 300e-6
 
     def __init__(
         self,
@@ -79,7 +83,7 @@ class ProcessVectorEnv(BatchVectorEnv):
             "restart": on_fault == "restart",
             "max_restarts": max_restarts,
             "check_finite": check_finite,
-            "look_s": self._look_s,
+            "look_s": self._workers_look_s,
         }
         # At exit before multiprocessing joins its children: an environment that ignores SIGTERM would hang that.
         self._finalizer = util.Finalize(self, end_all, (self._workers, TERMINATE_S), exitpriority=10)
@@ -117,7 +121,8 @@ class ProcessVectorEnv(BatchVectorEnv):
 
     def _start(self, one: Remote, *, scout: bool) -> None:
         parts = [(rows.start, self.factories[rows]) for _, rows in one.parts]
-        job = cloudpickle.dumps({"parts": parts, "worker": one.number, "scout": scout, **self._options})
+        core = core_of(one.number, len(self._workers))
+        job = cloudpickle.dumps({"parts": parts, "worker": one.number, "core": core, "scout": scout, **self._options})
         one.start(self._context, job, self._workers, max(self.step_timeout_s, 1.0))
 
     def _share(self, one: Remote) -> None:

@@ -27,6 +27,7 @@ from typing import Any
 import cloudpickle
 import gymnasium as gym
 
+from shoal.vector.anchor import Anchor
 from shoal.vector.block import Block, SharedMemory
 from shoal.vector.chunk import Chunk, Infos, close_all, first_environment, take_faults
 from shoal.vector.errors import EnvFault, as_fault
@@ -90,7 +91,7 @@ def _work(connection: socket.socket, first: int, job: bytes) -> None:
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         gc.freeze()  # what lives now lives for ever: keep the collector from walking it
         connection.sendall(DONE)
-        _serve(connection, chunks, options["look_s"])
+        _serve(connection, chunks, options["look_s"], Anchor(options["core"]))
     except EnvFault as fault:
         send_frame(connection, {"error": fault_to_data(fault)})
     except (BrokenPipeError, ConnectionResetError, _Leave):
@@ -99,7 +100,7 @@ def _work(connection: socket.socket, first: int, job: bytes) -> None:
         send_frame(connection, {"error": fault_to_data(as_fault(error, "in a worker", first, None, None))})
 
 
-def _serve(connection: socket.socket, chunks: list[Chunk], look_s: float) -> None:
+def _serve(connection: socket.socket, chunks: list[Chunk], look_s: float, anchor: Anchor) -> None:
     fd = connection.fileno()
     lookout = Lookout(fd, look_s)
     while True:
@@ -110,7 +111,9 @@ def _serve(connection: socket.socket, chunks: list[Chunk], look_s: float) -> Non
         code = command[0]
         if code >= STEP:
             chunk = chunks[code - STEP]
+            anchor.begin()
             infos = chunk.step()
+            anchor.end()
             if not infos and not chunk.faults:
                 os.write(fd, DONE)
                 continue
