@@ -27,6 +27,7 @@ from shoal.runs import checkpoint
 from shoal.runs.checkpoint import CheckpointError
 from shoal.runs.store import Run
 from shoal.train import train
+from shoal.vector import batch as batch_module
 
 CARTPOLE = {"task": "CartPole-v1", "num_envs": 5, "rollout_steps": 24, "backend": "serial"}
 COMPILED = {"task": "shoal/CartPole-v1", "num_envs": 5, "rollout_steps": 24}
@@ -194,6 +195,18 @@ def test_backends_and_workers_change_no_bit(runs, one, other) -> None:
     """The same seed, the same run, wherever it steps (FAULTS row 18)."""
     first, second = (runs / f"full-{list(SCENARIOS).index(name)}" for name in (one, other))
     assert_equal(first, second)
+
+
+@pytest.mark.parametrize("name", ["serial", "process 2", "split"])
+def test_observations_written_in_place_change_no_bit(runs, tmp_path, monkeypatch, name) -> None:
+    """Large observations go straight into the rollout: here small ones do, and half the run is a resumed one."""
+    monkeypatch.setattr(batch_module, "_WORTH_AIMING", 0)
+    options = {**SCENARIOS[name], "epochs": 4, "save_interval": 2, "seed": 3, "runs_dir": str(tmp_path)}
+    quiet(**options, name="direct")
+    assert_equal(runs / "full-0", tmp_path / "direct")
+    cut_back(tmp_path / "direct", tmp_path / "resumed", 2)
+    quiet(resume=str(tmp_path / "resumed"))
+    assert_equal(runs / "full-0", tmp_path / "resumed")
 
 
 def test_a_run_may_move_to_another_backend(runs) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from shoal.bench.synthetic import Synthetic
 
 Factory = Callable[[], gym.Env[Any, Any]]
+_ROLLOUT = 128  # rows that a trainer keeps
 _TABLE = 256  # rows of actions sampled beforehand: acting is not what is measured
 
 
@@ -50,12 +51,14 @@ class Stepped:
 
 
 def shoal_vector(env: str | dict[str, Any], num_envs: int, backend: str) -> Stepped:
-    """shoal in lock-step, observations written into the caller's array as its trainer has it."""
+    """shoal in lock-step, observations going into the rows of a rollout, one after another, as its trainer has it."""
     from shoal.vector.make import make_vec
+    from shoal.vector.stepping import Stepper
 
     envs: Any = make_vec(factory(env) if isinstance(env, dict) else env, num_envs, backend=backend)
-    observations, _ = envs.reset(seed=0)
-    return Stepped(envs, lambda actions: envs.step(actions, out=observations))
+    rows = itertools.cycle(Stepper(envs).allocate(_ROLLOUT)[0])
+    envs.reset(seed=0)
+    return Stepped(envs, lambda actions: envs.step(actions, out=next(rows)))
 
 
 class FirstReady:

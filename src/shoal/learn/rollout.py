@@ -27,10 +27,11 @@ class Rollout:
     """T steps of N environments. Row t of everything belongs to the action taken at step t."""
 
     def __init__(
-        self, steps: int, num_envs: int, features: Features, kind: ActionKind, action_shape: tuple[int, ...]
+        self, steps: int, stepper: Stepper, features: Features, kind: ActionKind, action_shape: tuple[int, ...]
     ) -> None:
-        self.steps, self.num_envs = steps, num_envs
-        self.observations = features.layout.allocate(steps + 1, num_envs)  # per leaf [T + 1, N, *shape]
+        self.steps, self.num_envs = steps, stepper.env.num_envs
+        num_envs = self.num_envs
+        self.observations = stepper.allocate(steps + 1)  # per leaf [T + 1, N, *shape]
         discrete = kind.num_masks > 0
         self.actions = torch.zeros((steps, num_envs, *action_shape), dtype=torch.int64 if discrete else torch.float32)
         self.params = torch.zeros((steps, num_envs, kind.num_params))  # of the behaviour policy, mask applied
@@ -76,7 +77,7 @@ class Collector:
         env = stepper.env
         space = env.single_action_space
         shape = (kind.num_noise,) if kind.num_masks == 0 else tuple(space.shape or ())
-        self.rollout = Rollout(steps * segments, env.num_envs, features, kind, shape)
+        self.rollout = Rollout(steps * segments, stepper, features, kind, shape)
         self.slices: list[slice] = getattr(env, "slices", [slice(0, env.num_envs)])
         self._episode_row = np.zeros(env.num_envs, np.int64)  # rollout row at which each present episode began
         self._at_end = np.zeros(env.num_envs, np.bool_)  # a final observation: the next step only resets

@@ -29,6 +29,7 @@ from shoal.vector.seeding import Stream
 Step = tuple[Any, Array, Array, Array, dict[str, Any]]
 News = tuple[Infos, list[EnvFault]]  # infos, and the faults survived
 POLICIES = ("fail", "restart")
+_WORTH_AIMING = 1024  # bytes of an observation: less is copied sooner than aimed at
 
 
 class BatchVectorEnv(VectorEnv[Any, Any, Any]):
@@ -61,6 +62,7 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
         self._in_flight = [False] * len(self.slices)
         self._was_reset = False
         self._failed: EnvFault | None = None
+        self._direct: Any = None  # what the environments write straight into
 
     # -- a backend provides --------------------------------------------------------------------
 
@@ -76,6 +78,9 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
     def _do_replay(self, plan: Sequence[tuple[int, Sequence[Any]]]) -> tuple[list[bool], list[EnvFault]]:
         """For each environment (episode, actions): reset and replay. Returns who followed, and the faults."""
         raise NotImplementedError
+
+    def _do_allocate(self, rows: int) -> None:
+        self.block.add_rollout(rows)
 
     def _do_drain(self) -> None:
         """Receive and forget what is in flight."""
@@ -101,6 +106,7 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
             if any(self._in_flight):
                 self._do_drain()
                 self._in_flight = [False] * len(self.slices)
+            self._come_home()
             self._seed(seed, mask)
             self.block.reset_mask[:] = mask
             infos, faults = self._do_reset(options or None)
@@ -116,13 +122,12 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
     def step(self, actions: Any, *, out: Any = None) -> Step:
         """Step all environments. With `out` (arrays shaped as the observation) nothing is allocated: the
         observations go there, and final ones are in the property `final_obs` alone, not in the infos."""
-        if len(self.slices) == 1:
-            self.send(0, actions)
-            return self.recv(0, out=out)
         everything = slice(0, self.num_envs)
-        leaves = self._checked_actions(actions, everything)
         for part in range(len(self.slices)):  # all or none
             self._check_may_send(part)
+        leaves = self._checked_actions(actions, everything)
+        if self.block.rollout:
+            self._aim(out)
         for part, rows in enumerate(self.slices):
             self._send(part, [leaf[rows] for leaf in leaves])
         infos: Infos = []
@@ -130,12 +135,41 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
             infos += self._receive(part)
         return self._result(everything, infos, out)
 
+    def allocate(self, rows: int) -> list[Array] | None:
+        """Arrays `[rows, N, *shape]`, one for each leaf of the observation, for a caller that keeps all it sees. A step
+        whose `out` is one of their rows is written there by the environments themselves: nothing is copied. Do not
+        write into that row before the next step: it is where the batch knows its present observations from. None where
+        it would not pay (small observations) or cannot be (several slices, each at a step of its own)."""
+        if len(self.slices) > 1 or self.block.observation_layout.row_bytes < _WORTH_AIMING:
+            return None
+        self._check_usable()
+        self._check_at_rest("allocate")
+        self._come_home()
+        with self._failing():
+            self._do_allocate(rows)
+        return self.block.rollout
+
+    def _aim(self, out: Any) -> None:
+        """Let observations go straight into `out` if it is a row of ours."""
+        row = -1 if out is None else self.block.row_of(self.block.observation_layout.take_apart(out))
+        self._direct = out if row >= 0 else None
+        self.block.aim(row)
+
+    def _come_home(self) -> None:
+        """The present observations into the block: what follows is no step, and the caller's rows stay as they are."""
+        if self._direct is not None:
+            self._aim(None)
+            self.block.carry(slice(0, self.num_envs))
+
     # -- slices --------------------------------------------------------------------------------
 
     def send(self, part: int, actions: Any) -> None:
         """Hand actions to one slice; returns at once where the backend can."""
         self._check_may_send(part)
-        self._send(part, self._checked_actions(actions, self.slices[part]))
+        leaves = self._checked_actions(actions, self.slices[part])
+        if self.block.rollout:
+            self._aim(None)
+        self._send(part, leaves)
 
     def recv(self, part: int, *, out: Any = None) -> Step:
         """Wait for one slice and return its step."""
@@ -229,6 +263,8 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _observations(self, rows: slice, out: Any) -> Any:
         layout = self.block.observation_layout
+        if out is not None and out is self._direct:
+            return out
         if out is None:
             return layout.assemble([array[rows].copy() for array in self.block.observations])
         for target, array in zip(layout.take_apart(out), self.block.observations, strict=True):
@@ -326,6 +362,7 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
         observation saved (not deterministic, or too long to replay): the run is no longer exact."""
         self._check_usable()
         self._check_at_rest("set_state")
+        self._come_home()
         plan = self._history.restore(state)
         with self._failing():
             followed, faults = self._do_replay(plan)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ class Block:
     elapsed: Array  # int64[N]: steps of the present episode
     current: Array  # int64[workers]: the environment that a worker is inside of, -1 when it is in none
     closing: Array  # bool[1]: the owner wants the workers gone, so SIGTERM is meant for them
+    aimed: Array  # int64[1]: where observations go: 0 is the block itself, k + 1 is row k of the rollout
 
     def __init__(
         self,
@@ -50,18 +52,7 @@ class Block:
         self.num_envs, self.workers = num_envs, workers
         self.observation_layout, self.action_layout = Layout(observation_space), Layout(action_space, "action")
         self.memory = memory
-        offset = 0
-
-        def array(shape: tuple[int, ...], dtype: Any) -> Array:
-            nonlocal offset
-            dtype = np.dtype(dtype)
-            if memory is None:
-                return np.zeros(shape, dtype)
-            count = int(np.prod(shape))
-            view = np.frombuffer(memory.map, dtype, count, offset).reshape(shape)
-            offset += -(-count * dtype.itemsize // _ALIGN) * _ALIGN
-            return view
-
+        array = _maker(memory)
         self.observations = self.observation_layout.allocate(num_envs, fn=array)
         self.final_observations = self.observation_layout.allocate(num_envs, fn=array)
         self.actions = self.action_layout.allocate(num_envs, fn=array)
@@ -72,6 +63,41 @@ class Block:
             setattr(self, name, array((num_envs,), np.int64))
         self.current = array((workers * 8,), np.int64)[::8]  # written at every step: a cache line for each
         self.closing = array((1,), np.bool_)
+        self.aimed = array((1,), np.int64)
+        self.rollout: list[Array] = []  # per leaf [rows, N, *shape]
+        self._kept: list[
+            tuple[int, int, int, tuple[int, ...], Any]
+        ] = []  # where each leaf of it lies, to know its rows
+        self._own = self._before = self.observations
+
+    def add_rollout(self, rows: int, memory: SharedMemory | None = None) -> None:
+        """Rows that a caller keeps, for observations to be written into without a copy."""
+        self.rollout = self.observation_layout.allocate(rows, self.num_envs, fn=_maker(memory))
+        self._kept = [(_address(leaf), leaf.strides[0], rows, leaf.shape[1:], leaf.dtype) for leaf in self.rollout]
+
+    def row_of(self, leaves: Sequence[Array]) -> int:
+        """Which row of the rollout these arrays are; -1 if they are none of them."""
+        row = -1
+        for (address, stride, count, shape, dtype), given in zip(self._kept, leaves, strict=False):
+            if given.shape != shape or given.dtype != dtype or not given.flags.c_contiguous:
+                return -1
+            place, rest = divmod(_address(given) - address, stride)
+            if rest or not 0 <= place < count or row not in (-1, place):
+                return -1
+            row = place
+        return row
+
+    def aim(self, row: int) -> None:
+        """From now on observations go into this row of the rollout; -1: into the block."""
+        self._before = self.observations
+        self.observations = [leaf[row] for leaf in self.rollout] if row >= 0 else self._own
+        self.aimed[0] = row + 1
+
+    def carry(self, rows: slice) -> None:
+        """Environments that do not step show what they showed where observations went before."""
+        for old, new in zip(self._before, self.observations, strict=True):
+            if old is not new:
+                new[rows] = old[rows]
 
     def clear(self) -> None:
         """Nothing has been seeded yet, nobody is inside an environment. Called once, by the owner."""
@@ -82,9 +108,36 @@ class Block:
     def size(num_envs: int, observation_space: spaces.Space[Any], action_space: spaces.Space[Any], workers: int) -> int:
         """Bytes that a block needs, rounding included."""
         observation, action = Layout(observation_space), Layout(action_space)
-        arrays = 2 * len(observation.leaves) + len(action.leaves) + 13
-        data = num_envs * (2 * observation.row_bytes + action.row_bytes + 8 + 4 + 6 * 8) + workers * 64 + 1
+        arrays = 2 * len(observation.leaves) + len(action.leaves) + 14
+        data = num_envs * (2 * observation.row_bytes + action.row_bytes + 8 + 4 + 6 * 8) + workers * 64 + 1 + 8
         return max(data + arrays * _ALIGN, mmap.PAGESIZE)
+
+    def rollout_size(self, rows: int) -> int:
+        """Bytes that so many rows of a rollout need, rounding included."""
+        layout = self.observation_layout
+        return max(rows * self.num_envs * layout.row_bytes + len(layout.leaves) * _ALIGN, mmap.PAGESIZE)
+
+
+def _address(array: Array) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _maker(memory: SharedMemory | None) -> Callable[[tuple[int, ...], Any], Array]:
+    """Makes arrays one after another: of zeros, or in a shared mapping."""
+    offset = 0
+
+    def array(shape: tuple[int, ...], dtype: Any) -> Array:
+        nonlocal offset
+        dtype = np.dtype(dtype)
+        if memory is None:
+            return np.zeros(shape, dtype)
+        count = int(np.prod(shape))
+        view = np.frombuffer(memory.map, dtype, count, offset).reshape(shape)
+        offset += -(-count * dtype.itemsize // _ALIGN) * _ALIGN
+        return view
+
+    return array
 
 
 class SharedMemory:

@@ -61,14 +61,13 @@ class Chunk:
         self._discrete = isinstance(block.action_layout.space, gym.spaces.Discrete)
         # Views made once: a slice costs as much as a good part of stepping a cheap environment.
         self._actions_given = [array[self.rows] for array in block.actions]
-        self._observed = [array[self.rows] for array in block.observations]
         self._rewards, self._restarted = block.rewards[self.rows], block.restarted[self.rows]
         self._terminated, self._truncated = block.terminated[self.rows], block.truncated[self.rows]
         # The usual observation is one array: where a value is already what it should be, it is written at once.
         layout = block.observation_layout
         usual: Any = layout.leaves[0][1:] if layout.is_single else (None, None)
         self._shape, self._dtype = usual
-        self._places: list[Any] = [self._observed[0][local, ...] for local in range(len(factories))]
+        self._aim(0)
         try:
             for local in range(len(factories)):
                 ready = first_env if local == 0 else None
@@ -85,6 +84,7 @@ class Chunk:
 
     def reset(self, options: dict[str, Any] | None = None) -> Infos:
         """Start the next episode of every environment whose `reset_mask` is set."""
+        self._take_aim()
         infos: Infos = []
         self._read_seed_roots()
         for local in range(len(self.envs)):
@@ -99,6 +99,7 @@ class Chunk:
 
     def step(self) -> Infos:
         """Step every environment with its row of `block.actions`; an episode that ends starts anew."""
+        self._take_aim()
         elapsed, limits, current, worker = self.elapsed, self.limits, self.block.current, self.worker
         array, shape, dtype = np.ndarray, self._shape, self._dtype
         rewards: list[float] = []
@@ -147,6 +148,7 @@ class Chunk:
         False if the environment did not follow: it failed, or its episode ended before the actions did.
         """
         index = self.first + local
+        self._take_aim()
         self._read_seed_roots()
         self.episodes[local] = episode - 1
         survived = len(self.faults)
@@ -324,6 +326,19 @@ class Chunk:
             )
 
     # -- arrays --------------------------------------------------------------------------------
+
+    def _take_aim(self) -> None:
+        """Observations may go somewhere else than in the last step: the block says where."""
+        aimed = int(self.block.aimed[0])
+        if aimed != self._aimed or self.block.rollout is not self._rollout:
+            self.block.aim(aimed - 1)
+            self._aim(aimed)
+
+    def _aim(self, aimed: int) -> None:
+        self._aimed, self._rollout = aimed, self.block.rollout
+        self._observed = [array[self.rows] for array in self.block.observations]
+        first = self._observed[0]
+        self._places: list[Any] = list(first) if first.ndim > 1 else [first[i, ...] for i in range(len(first))]
 
     def _store(self, observation: Any, index: int) -> None:
         self.block.observation_layout.write(observation, self.block.observations, index)

@@ -10,7 +10,9 @@ builds no environment itself, so none can break it.
 from __future__ import annotations
 
 import contextlib
+import marshal
 import multiprocessing
+import os
 import select
 import signal
 import time
@@ -29,6 +31,7 @@ from shoal.vector.chunk import EnvFactory, Infos
 from shoal.vector.errors import EnvFault, EnvTimeout, WorkerDied
 from shoal.vector.frames import fault_from_data, unpack
 from shoal.vector.launch import safe_start_method, usable_cores
+from shoal.vector.layout import Array
 from shoal.vector.remote import Remote, end_all
 from shoal.vector.seeding import Stream
 
@@ -110,6 +113,7 @@ class ProcessVectorEnv(BatchVectorEnv):
             self._serving = [[w for w in self._workers if part in w.step_bytes] for part in range(len(parts))]
             self._dropped: set[str] = set()
             self._late = False
+            self._rollout: SharedMemory | None = None
             for one in self._workers:
                 self._share(one)
             for one in self._workers:
@@ -137,10 +141,33 @@ class ProcessVectorEnv(BatchVectorEnv):
         }
         one.share(block, cloudpickle.dumps(details))
 
+    def allocate(self, rows: int) -> list[Array] | None:
+        """As in every batch, where shared memory is memory and not a file."""
+        return super().allocate(rows) if hasattr(os, "memfd_create") else None
+
+    def _do_allocate(self, rows: int) -> None:
+        if self._rollout is not None:
+            self._rollout.close()
+        self._rollout = memory = SharedMemory(self.block.rollout_size(rows))
+        util.Finalize(self, memory.close, exitpriority=9)
+        self.block.add_rollout(rows, memory)
+        for one in self._workers:
+            self._share_rollout(one)
+        for one in self._workers:
+            one.wait(self.step_timeout_s, "while memory was shared")
+
+    def _share_rollout(self, one: Remote) -> None:
+        assert self._rollout is not None
+        rows, size = len(self.block.rollout[0]), self._rollout.size
+        one.tell(protocol.ROLLOUT, marshal.dumps((rows, size)), self._rollout.fd)
+
     # -- stepping ------------------------------------------------------------------------------
 
     def _do_send(self, part: int) -> None:
         for one in self._serving[part]:
+            if part in one.lost:
+                for _, rows in one.parts:  # a rollout has one slice
+                    self.block.carry(rows)
             one.send_step(part)
 
     def _do_recv(self, part: int) -> News:
@@ -290,6 +317,9 @@ class ProcessVectorEnv(BatchVectorEnv):
         self._start(one, scout=False)
         self._share(one)
         one.wait(self.start_timeout_s, "while its environments were rebuilt")
+        if self._rollout is not None:
+            self._share_rollout(one)
+            one.wait(self.start_timeout_s, "while memory was shared")
         block.reset_mask[:] = False
         for _, rows in one.parts:
             block.reset_mask[rows] = True

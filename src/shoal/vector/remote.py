@@ -129,11 +129,13 @@ class Remote:
 
     # -- talking -------------------------------------------------------------------------------
 
-    def tell(self, command: int, payload: bytes | None = None) -> None:
-        """A command that is not a step."""
+    def tell(self, command: int, payload: bytes | None = None, fd: int | None = None) -> None:
+        """A command that is not a step; with `fd` a descriptor goes along."""
         self.owed.append(-1 - command)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # found dead when waited for
             self.connection.sendall(bytes((command,)) + (framed(payload) if payload is not None else b""))
+            if fd is not None:
+                socket.send_fds(self.connection, [b"m"], [fd])
 
     def send_step(self, part: int) -> None:
         """One byte: step your environments of this slice."""

@@ -43,6 +43,12 @@ class Stepper:
         self._own: Any = env if hasattr(env, "final_obs") and not isinstance(env, VectorWrapper) else None
         self._resetting = np.zeros(env.num_envs, np.bool_)
 
+    def allocate(self, rows: int) -> list[Array]:
+        """Arrays for so many rows of observations, per leaf [rows, N, *shape]: the environments' own where they can write
+        into them themselves."""
+        shared = self._own.allocate(rows) if hasattr(self._own, "allocate") else None
+        return self.layout.allocate(rows, self.env.num_envs) if shared is None else shared
+
     def reset(self, seed: int, out: Sequence[Array]) -> None:
         """Reset all environments; first observations go into the leaf arrays `out`."""
         observations, _ = self.env.reset(seed=seed)

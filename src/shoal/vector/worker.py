@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import marshal
 import os
 import select
 import signal
@@ -35,7 +36,7 @@ from shoal.vector.frames import DONE, fault_to_data, pack, read_payload, send_fr
 from shoal.vector.lookout import Lookout
 from shoal.vector.seeding import Stream
 
-RESET, REPLAY, CALL, CLOSE, STEP = 0, 1, 2, 3, 16  # a byte >= STEP steps slice (byte - STEP)
+RESET, REPLAY, CALL, CLOSE, ROLLOUT, STEP = 0, 1, 2, 3, 4, 16  # a byte >= STEP steps slice (byte - STEP)
 
 
 class _Leave(BaseException):
@@ -66,8 +67,7 @@ def _work(connection: socket.socket, first: int, job: bytes) -> None:
             first_env = first_environment(options["parts"][0][1][0], first)
             send_frame(connection, {"spaces": _spaces(first_env)})
         options |= cloudpickle.loads(read_payload(connection))
-        _, fds, _, _ = socket.recv_fds(connection, 1, 1)
-        memory = SharedMemory(options["memory_size"], fds[0])
+        memory = _shared(connection, options["memory_size"])
         block = Block(
             options["num_envs"], options["observation_space"], options["action_space"], options["workers"], memory
         )
@@ -126,12 +126,24 @@ def _serve(connection: socket.socket, chunks: list[Chunk], look_s: float, anchor
             part, local, episode, actions = cloudpickle.loads(read_payload(connection))
             followed = chunks[part].replay(local, episode, actions)
             send_frame(connection, {"followed": followed, **news([], *chunks)})
+        elif code == ROLLOUT:
+            rows, size = marshal.loads(read_payload(connection))
+            chunks[0].block.add_rollout(rows, _shared(connection, size))
+            os.write(fd, DONE)
         elif code == CALL:
             send_frame(connection, _call(chunks, *cloudpickle.loads(read_payload(connection))))
         else:
             fault = close_all(chunks)
             send_frame(connection, {"error": fault_to_data(fault)} if fault else {})
             return
+
+
+def _shared(connection: socket.socket, size: int) -> SharedMemory:
+    """Memory whose descriptor comes next."""
+    _, fds, _, _ = socket.recv_fds(connection, 1, 1)
+    memory = SharedMemory(size, fds[0])
+    memory.close()  # the mapping stays
+    return memory
 
 
 def _call(chunks: list[Chunk], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
