@@ -44,8 +44,8 @@ class Stepper:
         self._resetting = np.zeros(env.num_envs, np.bool_)
 
     def allocate(self, rows: int) -> list[Array]:
-        """Arrays for so many rows of observations, per leaf [rows, N, *shape]: the environments' own where they can write
-        into them themselves."""
+        """Arrays for so many rows of observations, per leaf [rows, N, *shape]: where environments can write into the
+        caller's rows themselves, theirs."""
         shared = self._own.allocate(rows) if hasattr(self._own, "allocate") else None
         return self.layout.allocate(rows, self.env.num_envs) if shared is None else shared
 
