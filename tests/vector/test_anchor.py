@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
@@ -79,7 +81,39 @@ def test_a_core_that_is_not_there_is_no_fault() -> None:
     everywhere = os.sched_getaffinity(0)
     one = _anchor(4095, [1.0])
     _windows(one, 2)
+    assert not one.held
     assert os.sched_getaffinity(0) == everywhere
+
+
+def test_a_core_that_is_taken_away_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor one that goes later."""
+
+    def refuse(*_: object) -> None:
+        raise OSError
+
+    one = _anchor(min(os.sched_getaffinity(0)), [1.0])
+    monkeypatch.setattr(os, "sched_setaffinity", refuse)
+    _windows(one, 2)
+    assert not one.held
+    monkeypatch.undo()
+
+
+def test_what_an_environment_starts_may_run_anywhere() -> None:
+    """A process started while anchored does not inherit the core; the worker is never anchored again."""
+    code = """
+import os, subprocess, sys
+from shoal.vector.anchor import Anchor
+everywhere = os.sched_getaffinity(0)
+anchor = Anchor(min(everywhere))
+sys.addaudithook(anchor.hear)
+anchor._decide(1.0)
+assert anchor.held and os.sched_getaffinity(0) == {min(everywhere)}
+child = subprocess.run([sys.executable, "-c", "import os; print(len(os.sched_getaffinity(0)))"], capture_output=True)
+assert int(child.stdout) == len(everywhere), child
+anchor._decide(1.0)
+assert not anchor.held and os.sched_getaffinity(0) == everywhere
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_a_core_each_only_where_there_are_as_many() -> None:
@@ -105,12 +139,15 @@ class Where(TickEnv):
         return sorted(os.sched_getaffinity(0))
 
 
-def test_busy_workers_end_up_on_different_cores() -> None:
-    """The whole way: workers that are not disturbed come to have one core each, and no two the same."""
-    number = len(os.sched_getaffinity(0))
-    if number == 1:
+def test_busy_workers_end_up_on_different_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole way: workers come to have one core each, and no two the same."""
+    if len(os.sched_getaffinity(0)) == 1:
         pytest.skip("one core")
-    env = ProcessVectorEnv([Where] * (2 * number), workers=number)
+    number = 2
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:number])
+    monkeypatch.setattr(anchor, "_ALONE", 0.2)  # other programs may take the rest
+    monkeypatch.setattr(anchor, "_SHARED", 0.05)
+    env = ProcessVectorEnv([Where] * (2 * number), workers=number, start_method="fork")
     env.reset(seed=0)
     deadline, alone = time.monotonic() + 60.0, [-1]
     while time.monotonic() < deadline:  # other programs may disturb them for a while

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import gc
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -64,6 +67,7 @@ def test_rows_hold_what_copies_hold(make: Callable[..., Any]) -> None:
         row = _row(rows, t + 1)
         mine, theirs = env.step(ACTIONS[t], out=row), other.step(ACTIONS[t])
         assert mine[0] is row
+        assert env.block.aimed[0] == t + 2
         assert _same(row, theirs[0])
         for a, b in zip(mine[1:4], theirs[1:4], strict=True):
             assert np.array_equal(a, b)
@@ -89,6 +93,7 @@ def test_nothing_but_a_step_changes_a_row(make: Callable[..., Any]) -> None:
         assert _same(env.step(ACTIONS[0], out=out)[0], other.step(ACTIONS[0])[0])
 
     both(_row(rows, 1))
+    assert np.shares_memory(env.block.observations[0], rows[0][1])
     first = {name: leaf.copy() for name, leaf in _row(rows, 1).items()}
     both()
     both(_row(rows, 2))
@@ -180,17 +185,122 @@ def test_a_worker_lost_between_two_steps_is_shown_in_the_next_row() -> None:
     env.close()
 
 
+def test_a_worker_lost_in_a_reset_is_shown_in_the_next_row() -> None:
+    """All its environments begin anew, also those that were not to be reset; all are shown once before they step."""
+    env = ProcessVectorEnv([Large] * 4, workers=2, on_fault="restart")
+    rows = env.allocate(6)
+    env.reset(seed=3)
+    actions = np.ones(4, np.int64)
+    env.step(actions, out=_row(rows, 1))
+    env._workers[1].process.kill()
+    env._workers[1].process.join()
+    shown, _ = env.reset(options={"reset_mask": np.array([False, False, True, False])})
+    assert env._workers[1].lost
+    env.step(actions, out=_row(rows, 2))
+    assert rows[1][2, :, 0].tolist() == [2, 2, 0, 0]
+    assert shown["tick"][2:].any(axis=1).all()
+    assert np.array_equal(rows[1][2, 2:], shown["tick"][2:])
+    env.step(actions, out=_row(rows, 3))
+    assert rows[1][3, :, 0].tolist() == [3, 3, 1, 1]
+    env.close()
+
+
+class Interrupted(Large):
+    """Ctrl-C in the third step."""
+
+    def step(self, action: Any) -> Any:
+        if self.steps == 2:
+            raise KeyboardInterrupt
+        return super().step(action)
+
+
+@pytest.mark.parametrize("backend", ["serial", "split"])
+def test_an_interrupted_step_asks_for_a_reset_of_all(backend: str) -> None:
+    """Some have written into the row and some have not: their present observations are in no one place."""
+    env = MAKERS[backend]([Interrupted, *[Large] * (N - 1)])
+    rows = env.allocate(4)
+    env.reset(seed=3)
+    for t in range(2):
+        env.step(ACTIONS[t], out=_row(rows, t))
+    with pytest.raises(KeyboardInterrupt):
+        env.step(ACTIONS[2], out=_row(rows, 2))
+    with pytest.raises(gym.error.ResetNeeded, match="Reset all environments"):
+        env.reset(options={"reset_mask": np.arange(N) == 1})
+    assert (env.reset(seed=3)[0]["tick"][:, 0] == 0).all()
+    env.step(ACTIONS[0], out=_row(rows, 3))
+    assert (rows[1][3, :, 0] == 1).all()
+    env.close()
+
+
+def _mappings() -> int:
+    return Path("/proc/self/maps").read_text().count("memfd:shoal")
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="reads /proc")
+def test_memory_comes_and_goes_with_its_rows() -> None:
+    """Each allocate takes the place of the one before; after close and without the rows nothing is left."""
+    gc.collect()  # of the tests before
+    before = _mappings(), len(list(Path("/proc/self/fd").iterdir()))
+    env = ProcessVectorEnv([Large] * 4, workers=2)
+    env.reset(seed=3)
+    for _ in range(4):
+        rows = env.allocate(8)
+        env.step(np.ones(4, np.int64), out=_row(rows, 3))
+        assert _mappings() == before[0] + 2
+    env.close()
+    assert all(memory.fd == -1 for memory in env._memories)
+    del env, rows
+    gc.collect()
+    assert (_mappings(), len(list(Path("/proc/self/fd").iterdir()))) == before
+
+
+def test_no_memory_leaves_things_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An allocate that fails takes nothing away: the rows before are still written into, a lost worker is replaced."""
+    env = ProcessVectorEnv([Large] * 4, workers=2, on_fault="restart")
+    rows = env.allocate(4)
+    env.reset(seed=3)
+    monkeypatch.setattr(os, "memfd_create", _no_descriptors)
+    with pytest.raises(OSError, match="Too many open files"):
+        env.allocate(4)
+    monkeypatch.undo()
+    env._workers[0].process.kill()
+    env._workers[0].process.join()
+    env.step(np.ones(4, np.int64), out=_row(rows, 1))
+    assert env.block.aimed[0] == 2
+    assert rows[1][1, :, 0].tolist() == [0, 0, 1, 1]
+    env.close()
+
+
+def _no_descriptors(*_: Any) -> int:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+class Hollow(Large):
+    """One part of the observation has no numbers in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        nothing = gym.spaces.Box(-1, 1, (0,), np.float32)
+        self.observation_space = gym.spaces.Dict({**self.observation_space.spaces, "void": nothing})
+
+    def _observe(self, action: Any) -> Any:
+        return {**super()._observe(action), "void": np.zeros(0, np.float32)}
+
+
 def test_where_it_would_not_pay_there_are_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small observations, and slices that are at different steps."""
+    """Small observations, slices that are at different steps, parts without an address."""
     small, sliced = SerialVectorEnv([TickEnv] * 2), SerialVectorEnv([Large] * 2, slices=2)
-    assert small.allocate(3) is None
-    assert sliced.allocate(3) is None
+    hollow = SerialVectorEnv([Hollow] * 2)
+    for env in (small, sliced, hollow):
+        assert env.allocate(3) is None
+    with pytest.raises(ValueError, match="at least 1 row, got 0"):
+        small.allocate(0)
     monkeypatch.setattr(batch, "_WORTH_AIMING", 0)
     rows = small.allocate(3)
     assert rows is not None
     assert [row.shape for row in rows] == [(3, 2, 4)]
-    small.close()
-    sliced.close()
+    for env in (small, sliced, hollow):
+        env.close()
 
 
 def test_which_row_an_array_is() -> None:
@@ -198,7 +308,7 @@ def test_which_row_an_array_is() -> None:
     space = gym.spaces.Box(-1, 1, (4, 4), np.float32)
     block = Block(3, space, gym.spaces.Discrete(2))
     assert block.row_of([np.zeros((3, 4, 4), np.float32)]) == -1
-    block.add_rollout(5)
+    block.set_rollout(5)
     (rows,) = block.rollout
     assert [block.row_of([rows[t]]) for t in range(5)] == [0, 1, 2, 3, 4]
     flat = rows.reshape(-1)

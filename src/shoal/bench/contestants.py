@@ -56,7 +56,9 @@ def shoal_vector(env: str | dict[str, Any], num_envs: int, backend: str) -> Step
     from shoal.vector.stepping import Stepper
 
     envs: Any = make_vec(factory(env) if isinstance(env, dict) else env, num_envs, backend=backend)
-    rows = itertools.cycle(Stepper(envs).allocate(_ROLLOUT)[0])
+    stepper = Stepper(envs)
+    leaves = stepper.allocate(_ROLLOUT)
+    rows = itertools.cycle([stepper.layout.assemble([leaf[t] for leaf in leaves]) for t in range(_ROLLOUT)])
     envs.reset(seed=0)
     return Stepped(envs, lambda actions: envs.step(actions, out=next(rows)))
 

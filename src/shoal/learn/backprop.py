@@ -2,7 +2,7 @@
 
 The built-in network is differentiated by hand, policy first and value after it: activations and their gradients in
 place, no graph, what one half needs out of the cache before the other begins. That is a third off the time of a small
-update. Any other network goes through autograd, to the same numbers.
+update. Any other network goes through autograd, to the same numbers but for rounding.
 """
 
 from __future__ import annotations

@@ -131,8 +131,10 @@ class Trunk(nn.Sequential):
 
 def tanh_(values: Tensor) -> Tensor:
     """The hyperbolic tangent, in place, without a graph. On the CPU by NumPy: for 2,048 x 64 numbers torch takes 340 us
-    on an AMD EPYC, NumPy 50 (benchmarks/results/tanh.json), and both are right to two units in the last place."""
-    if values.device.type != "cpu" or values.dtype != torch.float32:
+    on an AMD EPYC, NumPy 50 (benchmarks/results/tanh.json), and both are right to two units in the last place. NumPy
+    has one thread: where torch has more than six, its own is taken."""
+    recorded = torch.jit.is_tracing() or torch.compiler.is_compiling()  # type: ignore[no-untyped-call,attr-defined]
+    if values.device.type != "cpu" or values.dtype != torch.float32 or torch.get_num_threads() > 6 or recorded:
         return values.tanh_()
     array = values.numpy()
     np.tanh(array, out=array)

@@ -26,9 +26,7 @@ class Interrupted(Exception):
 class Rollout:
     """T steps of N environments. Row t of everything belongs to the action taken at step t."""
 
-    def __init__(
-        self, steps: int, stepper: Stepper, features: Features, kind: ActionKind, action_shape: tuple[int, ...]
-    ) -> None:
+    def __init__(self, steps: int, stepper: Stepper, kind: ActionKind, action_shape: tuple[int, ...]) -> None:
         self.steps, self.num_envs = steps, stepper.env.num_envs
         num_envs = self.num_envs
         self.observations = stepper.allocate(steps + 1)  # per leaf [T + 1, N, *shape]
@@ -77,7 +75,7 @@ class Collector:
         env = stepper.env
         space = env.single_action_space
         shape = (kind.num_noise,) if kind.num_masks == 0 else tuple(space.shape or ())
-        self.rollout = Rollout(steps * segments, stepper, features, kind, shape)
+        self.rollout = Rollout(steps * segments, stepper, kind, shape)
         self.slices: list[slice] = getattr(env, "slices", [slice(0, env.num_envs)])
         self._episode_row = np.zeros(env.num_envs, np.int64)  # rollout row at which each present episode began
         self._at_end = np.zeros(env.num_envs, np.bool_)  # a final observation: the next step only resets

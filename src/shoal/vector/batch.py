@@ -80,7 +80,7 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
         raise NotImplementedError
 
     def _do_allocate(self, rows: int) -> None:
-        self.block.add_rollout(rows)
+        self.block.set_rollout(rows)
 
     def _do_drain(self) -> None:
         """Receive and forget what is in flight."""
@@ -104,6 +104,11 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
             raise gym.error.ResetNeeded("reset all environments once before resetting some of them")
         with self._failing():
             if any(self._in_flight):
+                if self._direct is not None and not mask.all():
+                    raise gym.error.ResetNeeded(
+                        "a step was interrupted while its observations went into rows of allocate(): nobody knows who "
+                        "has written. Reset all environments"
+                    )
                 self._do_drain()
                 self._in_flight = [False] * len(self.slices)
             self._come_home()
@@ -126,10 +131,10 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
         for part in range(len(self.slices)):  # all or none
             self._check_may_send(part)
         leaves = self._checked_actions(actions, everything)
-        if self.block.rollout:
-            self._aim(out)
+        direct = out is not None and self.block.rollout
+        row = self.block.row_of(self.block.observation_layout.take_apart(out)) if direct else -1
         for part, rows in enumerate(self.slices):
-            self._send(part, [leaf[rows] for leaf in leaves])
+            self._send(part, [leaf[rows] for leaf in leaves], row, out)
         infos: Infos = []
         for part in range(len(self.slices)):
             infos += self._receive(part)
@@ -140,25 +145,24 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
         whose `out` is one of their rows is written there by the environments themselves: nothing is copied. Do not
         write into that row before the next step: it is where the batch knows its present observations from. None where
         it would not pay (small observations) or cannot be (several slices, each at a step of its own)."""
-        if len(self.slices) > 1 or self.block.observation_layout.row_bytes < _WORTH_AIMING:
-            return None
         self._check_usable()
         self._check_at_rest("allocate")
+        if rows < 1:
+            raise ValueError(f"expected at least 1 row, got {rows}")
+        layout = self.block.observation_layout
+        empty = any(0 in shape for _, shape, _ in layout.leaves)  # has no address to be known by
+        if len(self.slices) > 1 or layout.row_bytes < _WORTH_AIMING or empty:
+            return None
         self._come_home()
         with self._failing():
             self._do_allocate(rows)
         return self.block.rollout
 
-    def _aim(self, out: Any) -> None:
-        """Let observations go straight into `out` if it is a row of ours."""
-        row = -1 if out is None else self.block.row_of(self.block.observation_layout.take_apart(out))
-        self._direct = out if row >= 0 else None
-        self.block.aim(row)
-
     def _come_home(self) -> None:
         """The present observations into the block: what follows is no step, and the caller's rows stay as they are."""
-        if self._direct is not None:
-            self._aim(None)
+        if self.block.aimed[0]:
+            self._direct = None
+            self.block.aim(-1)
             self.block.carry(slice(0, self.num_envs))
 
     # -- slices --------------------------------------------------------------------------------
@@ -166,10 +170,7 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
     def send(self, part: int, actions: Any) -> None:
         """Hand actions to one slice; returns at once where the backend can."""
         self._check_may_send(part)
-        leaves = self._checked_actions(actions, self.slices[part])
-        if self.block.rollout:
-            self._aim(None)
-        self._send(part, leaves)
+        self._send(part, self._checked_actions(actions, self.slices[part]))
 
     def recv(self, part: int, *, out: Any = None) -> Step:
         """Wait for one slice and return its step."""
@@ -208,11 +209,14 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
                 "Call recv() for it, or reset() to begin anew"
             )
 
-    def _send(self, part: int, actions: list[Array]) -> None:
+    def _send(self, part: int, actions: list[Array], row: int = -1, out: Any = None) -> None:
         targets = [array[self.slices[part]] for array in self.block.actions]
         for given, target in zip(actions, targets, strict=True):
             target[...] = given
         self._in_flight[part] = True
+        if self.block.rollout:
+            self._direct = out if row >= 0 else None
+            self.block.aim(row)
         try:
             self._do_send(part)
         except EnvFault as fault:

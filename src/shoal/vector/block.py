@@ -65,24 +65,27 @@ class Block:
         self.closing = array((1,), np.bool_)
         self.aimed = array((1,), np.int64)
         self.rollout: list[Array] = []  # per leaf [rows, N, *shape]
-        self._kept: list[
-            tuple[int, int, int, tuple[int, ...], Any]
-        ] = []  # where each leaf of it lies, to know its rows
+        self._addresses: list[int] = []  # of its leaves
         self._own = self._before = self.observations
+        self._aim = (0, self.rollout)  # what `observations` is: `aimed`, and of which rollout
 
-    def add_rollout(self, rows: int, memory: SharedMemory | None = None) -> None:
-        """Rows that a caller keeps, for observations to be written into without a copy."""
-        self.rollout = self.observation_layout.allocate(rows, self.num_envs, fn=_maker(memory))
-        self._kept = [(_address(leaf), leaf.strides[0], rows, leaf.shape[1:], leaf.dtype) for leaf in self.rollout]
+    # -- rows of a rollout, which observations can be written into instead of being copied ---------
+
+    def set_rollout(self, rows: int, memory: SharedMemory | None = None) -> None:
+        """Rows for a caller to keep, in the place of those before; 0: none. Nothing may be aimed at the old ones."""
+        self.rollout = self.observation_layout.allocate(rows, self.num_envs, fn=_maker(memory)) if rows else []
+        self._addresses = [_address(leaf) for leaf in self.rollout]
+        self.follow()
+        self._before = self.observations
 
     def row_of(self, leaves: Sequence[Array]) -> int:
         """Which row of the rollout these arrays are; -1 if they are none of them."""
         row = -1
-        for (address, stride, count, shape, dtype), given in zip(self._kept, leaves, strict=False):
-            if given.shape != shape or given.dtype != dtype or not given.flags.c_contiguous:
+        for kept, address, given in zip(self.rollout, self._addresses, leaves, strict=False):
+            if given.shape != kept.shape[1:] or given.dtype != kept.dtype or not given.flags.c_contiguous:
                 return -1
-            place, rest = divmod(_address(given) - address, stride)
-            if rest or not 0 <= place < count or row not in (-1, place):
+            place, rest = divmod(_address(given) - address, kept.strides[0])
+            if rest or not 0 <= place < len(kept) or row not in (-1, place):
                 return -1
             row = place
         return row
@@ -90,8 +93,15 @@ class Block:
     def aim(self, row: int) -> None:
         """From now on observations go into this row of the rollout; -1: into the block."""
         self._before = self.observations
-        self.observations = [leaf[row] for leaf in self.rollout] if row >= 0 else self._own
         self.aimed[0] = row + 1
+        self.follow()
+
+    def follow(self) -> None:
+        """Look where the owner has aimed."""
+        aimed = int(self.aimed[0])
+        if aimed != self._aim[0] or self.rollout is not self._aim[1]:
+            self.observations = [leaf[aimed - 1] for leaf in self.rollout] if aimed else self._own
+            self._aim = (aimed, self.rollout)
 
     def carry(self, rows: slice) -> None:
         """Environments that do not step show what they showed where observations went before."""

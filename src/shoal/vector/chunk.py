@@ -67,7 +67,7 @@ class Chunk:
         layout = block.observation_layout
         usual: Any = layout.leaves[0][1:] if layout.is_single else (None, None)
         self._shape, self._dtype = usual
-        self._aim(0)
+        self._renew_views()
         try:
             for local in range(len(factories)):
                 ready = first_env if local == 0 else None
@@ -329,13 +329,12 @@ class Chunk:
 
     def _take_aim(self) -> None:
         """Observations may go somewhere else than in the last step: the block says where."""
-        aimed = int(self.block.aimed[0])
-        if aimed != self._aimed or self.block.rollout is not self._rollout:
-            self.block.aim(aimed - 1)
-            self._aim(aimed)
+        self.block.follow()
+        if self.block.observations is not self._aimed_at:
+            self._renew_views()
 
-    def _aim(self, aimed: int) -> None:
-        self._aimed, self._rollout = aimed, self.block.rollout
+    def _renew_views(self) -> None:
+        self._aimed_at = self.block.observations
         self._observed = [array[self.rows] for array in self.block.observations]
         first = self._observed[0]
         self._places: list[Any] = list(first) if first.ndim > 1 else [first[i, ...] for i in range(len(first))]

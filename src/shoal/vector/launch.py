@@ -10,6 +10,7 @@ import threading
 import types
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 START_METHODS = ("spawn", "fork", "forkserver")
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -17,8 +18,18 @@ _lock = threading.Lock()  # two threads that start workers would restore each ot
 
 
 def usable_cores() -> int:
-    """Cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Cores that this process may run on; in a container with a quota of CPU time, so many as it is worth."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(min(cores, _quota()), 1)
+
+
+def _quota(limit: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """CPUs that the control group's quota allows (cgroup v2: "200000 100000" is 2), rounded up."""
+    try:
+        allowed, period = limit.read_text().split()
+        return -(-int(allowed) // int(period))
+    except (OSError, ValueError):  # no such file, or "max"
+        return sys.maxsize
 
 
 def safe_start_method(wanted: str | None) -> str:

@@ -2,9 +2,9 @@
 
 One process per environment would make 256 environments many times slower than stepping them in turn: the time goes
 into waking processes up. Here a step is: write the actions into shared memory, one byte to each worker, one
-byte back. Workers stay on a core each (anchor.py) and look for the next step for a moment before they sleep
-(lookout.py). The parent notices a dead worker at once (its socket hangs up), a hanging one by a deadline. It
-builds no environment itself, so none can break it.
+byte back. Where there are as many workers as cores, each keeps to one (anchor.py), and all look for the next step for
+a moment before they sleep (lookout.py). The parent notices a dead worker at once (its socket hangs up), a hanging one
+by a deadline. It builds no environment itself, so none can break it.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ class ProcessVectorEnv(BatchVectorEnv):
             count = min(count, (num_envs + 1) // 2)  # so that nobody is left without environments
         parts = cut(num_envs, {"lockstep": 1, "double": min(2, num_envs), "ready": count}[slices])
         self.by_readiness = slices == "ready"
+        self._overlap = slices == "double"  # the caller acts while workers step: the kernel has to share out the cores
         owned = [_owned(number, count, parts, self.by_readiness, self._here) for number in range(count)]
         self._workers = [Remote(number, rows, self._look_s) for number, rows in enumerate(owned)]
         self._options = {
@@ -86,7 +87,7 @@ class ProcessVectorEnv(BatchVectorEnv):
             "restart": on_fault == "restart",
             "max_restarts": max_restarts,
             "check_finite": check_finite,
-            "look_s": self._workers_look_s,
+            "look_s": self._workers_look_s if count + (self._here > 0) <= usable_cores() else 0.0,
         }
         # At exit before multiprocessing joins its children: an environment that ignores SIGTERM would hang that.
         self._finalizer = util.Finalize(self, end_all, (self._workers, TERMINATE_S), exitpriority=10)
@@ -98,7 +99,8 @@ class ProcessVectorEnv(BatchVectorEnv):
             spaces = known["observation_space"], known["action_space"]
             steppers = count + (self._here > 0)
             memory = SharedMemory(Block.size(num_envs, *spaces, steppers))
-            util.Finalize(self, memory.close, exitpriority=9)
+            self._memories = [memory]  # and that of the rollout, where there is one
+            util.Finalize(self, _close_all, (self._memories,), exitpriority=9)
             block = Block(num_envs, *spaces, steppers, memory)
             block.clear()
             super().__init__(
@@ -113,7 +115,6 @@ class ProcessVectorEnv(BatchVectorEnv):
             self._serving = [[w for w in self._workers if part in w.step_bytes] for part in range(len(parts))]
             self._dropped: set[str] = set()
             self._late = False
-            self._rollout: SharedMemory | None = None
             for one in self._workers:
                 self._share(one)
             for one in self._workers:
@@ -125,7 +126,7 @@ class ProcessVectorEnv(BatchVectorEnv):
 
     def _start(self, one: Remote, *, scout: bool) -> None:
         parts = [(rows.start, self.factories[rows]) for _, rows in one.parts]
-        core = core_of(one.number, len(self._workers))
+        core = None if self._overlap else core_of(one.number, len(self._workers))
         job = cloudpickle.dumps({"parts": parts, "worker": one.number, "core": core, "scout": scout, **self._options})
         one.start(self._context, job, self._workers, max(self.step_timeout_s, 1.0))
 
@@ -146,20 +147,27 @@ class ProcessVectorEnv(BatchVectorEnv):
         return super().allocate(rows) if hasattr(os, "memfd_create") else None
 
     def _do_allocate(self, rows: int) -> None:
-        if self._rollout is not None:
-            self._rollout.close()
-        self._rollout = memory = SharedMemory(self.block.rollout_size(rows))
-        util.Finalize(self, memory.close, exitpriority=9)
-        self.block.add_rollout(rows, memory)
-        for one in self._workers:
-            self._share_rollout(one)
-        for one in self._workers:
-            one.wait(self.step_timeout_s, "while memory was shared")
+        memory = SharedMemory(self.block.rollout_size(rows))
+        self._drop_rollout()
+        self._memories.append(memory)
+        self.block.set_rollout(rows, memory)
+        try:
+            for one in self._workers:
+                self._share_rollout(one)
+            for one in self._workers:
+                one.wait(self.step_timeout_s, "while memory was shared")
+        except BaseException:  # some may have it and some not: nobody is to write there
+            self._drop_rollout()
+            raise
+
+    def _drop_rollout(self) -> None:
+        self.block.set_rollout(0)
+        _close_all(self._memories[1:])
+        del self._memories[1:]
 
     def _share_rollout(self, one: Remote) -> None:
-        assert self._rollout is not None
-        rows, size = len(self.block.rollout[0]), self._rollout.size
-        one.tell(protocol.ROLLOUT, marshal.dumps((rows, size)), self._rollout.fd)
+        rows, memory = len(self.block.rollout[0]), self._memories[1]
+        one.tell(protocol.ROLLOUT, marshal.dumps((rows, memory.size)), memory.fd)
 
     # -- stepping ------------------------------------------------------------------------------
 
@@ -317,7 +325,7 @@ class ProcessVectorEnv(BatchVectorEnv):
         self._start(one, scout=False)
         self._share(one)
         one.wait(self.start_timeout_s, "while its environments were rebuilt")
-        if self._rollout is not None:
+        if self.block.rollout:
             self._share_rollout(one)
             one.wait(self.start_timeout_s, "while memory was shared")
         block.reset_mask[:] = False
@@ -374,13 +382,17 @@ class ProcessVectorEnv(BatchVectorEnv):
             except EnvFault as error:
                 fault = fault or error
         self._finalizer()
-        assert self.block.memory is not None
-        self.block.memory.close()
+        _close_all(self._memories)
         if fault is not None:
             raise fault
 
 
 # -- helpers -------------------------------------------------------------------------------------
+
+
+def _close_all(memories: Sequence[SharedMemory]) -> None:
+    for memory in memories:
+        memory.close()
 
 
 def _check_options(

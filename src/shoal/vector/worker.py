@@ -91,7 +91,10 @@ def _work(connection: socket.socket, first: int, job: bytes) -> None:
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         gc.freeze()  # what lives now lives for ever: keep the collector from walking it
         connection.sendall(DONE)
-        _serve(connection, chunks, options["look_s"], Anchor(options["core"]))
+        anchor = Anchor(options["core"])
+        if anchor.core is not None:
+            sys.addaudithook(anchor.hear)
+        _serve(connection, chunks, options["look_s"], anchor)
     except EnvFault as fault:
         send_frame(connection, {"error": fault_to_data(fault)})
     except (BrokenPipeError, ConnectionResetError, _Leave):
@@ -128,7 +131,7 @@ def _serve(connection: socket.socket, chunks: list[Chunk], look_s: float, anchor
             send_frame(connection, {"followed": followed, **news([], *chunks)})
         elif code == ROLLOUT:
             rows, size = marshal.loads(read_payload(connection))
-            chunks[0].block.add_rollout(rows, _shared(connection, size))
+            chunks[0].block.set_rollout(rows, _shared(connection, size))
             os.write(fd, DONE)
         elif code == CALL:
             send_frame(connection, _call(chunks, *cloudpickle.loads(read_payload(connection))))
