@@ -1,4 +1,4 @@
-"""What looking, anchoring and rows in shared memory are each worth to the process backend.
+"""What looking before sleeping and rows in shared memory are each worth to the process backend.
 
 python benchmarks/process_parts.py
 """

@@ -42,6 +42,11 @@ class Large(TickEnv):
         return {"image": np.full((20, 20), tick.sum(), np.float32), "tick": tick}
 
 
+@pytest.fixture(autouse=True)
+def _always_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "_WORTH_AIMING", 0)
+
+
 @pytest.fixture(params=MAKERS)
 def make(request: pytest.FixtureRequest) -> Callable[..., Any]:
     return MAKERS[request.param]
@@ -291,14 +296,16 @@ def test_where_it_would_not_pay_there_are_no_rows(monkeypatch: pytest.MonkeyPatc
     """Small observations, slices that are at different steps, parts without an address."""
     small, sliced = SerialVectorEnv([TickEnv] * 2), SerialVectorEnv([Large] * 2, slices=2)
     hollow = SerialVectorEnv([Hollow] * 2)
-    for env in (small, sliced, hollow):
-        assert env.allocate(3) is None
     with pytest.raises(ValueError, match="at least 1 row, got 0"):
         small.allocate(0)
-    monkeypatch.setattr(batch, "_WORTH_AIMING", 0)
+    assert sliced.allocate(3) is None
+    assert hollow.allocate(3) is None
+    monkeypatch.setattr(batch, "_WORTH_AIMING", 2 * 16)
     rows = small.allocate(3)
     assert rows is not None
     assert [row.shape for row in rows] == [(3, 2, 4)]
+    monkeypatch.setattr(batch, "_WORTH_AIMING", 2 * 16 + 1)
+    assert small.allocate(3) is None
     for env in (small, sliced, hollow):
         env.close()
 

@@ -14,7 +14,7 @@ _DRAWN_AT_ONCE = 1024
 
 
 class Synthetic(gym.Env[Any, Any]):
-    """Burns `cost_us` microseconds of this thread's CPU time per step and returns 1,212 float32; never ends.
+    """Burns `cost_us` microseconds of this thread's CPU time per step and returns `floats` float32; never ends.
 
     CPU time, not wall time: a process that is not running does not get its step for nothing, so that 64 of them
     on 2 cores cannot look as if they had 64. `exponential` draws each duration with that mean from the
@@ -28,13 +28,13 @@ class Synthetic(gym.Env[Any, Any]):
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
 
-    def __init__(self, cost_us: float, exponential: bool = False) -> None:
+    def __init__(self, cost_us: float, exponential: bool = False, floats: int = FLOATS) -> None:
         if not cost_us >= 0:
             raise ValueError(f"expected cost_us as a time of at least 0, got {cost_us}")
         self.cost_s, self.exponential = cost_us * 1e-6, exponential
-        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (FLOATS,), np.float32)
+        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (floats,), np.float32)
         self.action_space = gym.spaces.Discrete(2)
-        self._observation = np.zeros(FLOATS, np.float32)
+        self._observation = np.zeros(floats, np.float32)
         self._durations = self._draw()
 
     def _draw(self) -> Iterator[float]:
@@ -46,7 +46,7 @@ class Synthetic(gym.Env[Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         self._durations = self._draw()
-        self._observation[:] = self.np_random.standard_normal(FLOATS, np.float32)
+        self._observation[:] = self.np_random.standard_normal(len(self._observation), np.float32)
         return self._observation.copy(), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:

@@ -29,7 +29,7 @@ from shoal.vector.seeding import Stream
 Step = tuple[Any, Array, Array, Array, dict[str, Any]]
 News = tuple[Infos, list[EnvFault]]  # infos, and the faults survived
 POLICIES = ("fail", "restart")
-_WORTH_AIMING = 1024  # bytes of an observation: less is copied sooner than aimed at
+_WORTH_AIMING = 1 << 17  # bytes of a batch's observations: less is copied sooner than aimed at
 
 
 class BatchVectorEnv(VectorEnv[Any, Any, Any]):
@@ -151,7 +151,7 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
             raise ValueError(f"expected at least 1 row, got {rows}")
         layout = self.block.observation_layout
         empty = any(0 in shape for _, shape, _ in layout.leaves)  # has no address to be known by
-        if len(self.slices) > 1 or layout.row_bytes < _WORTH_AIMING or empty:
+        if len(self.slices) > 1 or self.num_envs * layout.row_bytes < _WORTH_AIMING or empty:
             return None
         self._come_home()
         with self._failing():

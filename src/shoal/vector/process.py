@@ -2,9 +2,8 @@
 
 One process per environment would make 256 environments many times slower than stepping them in turn: the time goes
 into waking processes up. Here a step is: write the actions into shared memory, one byte to each worker, one
-byte back. Where there are as many workers as cores, each keeps to one (anchor.py), and all look for the next step for
-a moment before they sleep (lookout.py). The parent notices a dead worker at once (its socket hangs up), a hanging one
-by a deadline. It builds no environment itself, so none can break it.
+byte back. Workers look for the next step for a moment before they sleep (lookout.py). The parent notices a dead worker
+at once (its socket hangs up), a hanging one by a deadline. It builds no environment itself, so none can break it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from typing import Any
 import cloudpickle
 
 from shoal.vector import worker as protocol
-from shoal.vector.anchor import core_of
 from shoal.vector.batch import BatchVectorEnv, News, check_policy, cut
 from shoal.vector.block import Block, SharedMemory
 from shoal.vector.chunk import EnvFactory, Infos
@@ -79,7 +77,6 @@ class ProcessVectorEnv(BatchVectorEnv):
             count = min(count, (num_envs + 1) // 2)  # so that nobody is left without environments
         parts = cut(num_envs, {"lockstep": 1, "double": min(2, num_envs), "ready": count}[slices])
         self.by_readiness = slices == "ready"
-        self._overlap = slices == "double"  # the caller acts while workers step: the kernel has to share out the cores
         owned = [_owned(number, count, parts, self.by_readiness, self._here) for number in range(count)]
         self._workers = [Remote(number, rows, self._look_s) for number, rows in enumerate(owned)]
         self._options = {
@@ -126,8 +123,7 @@ class ProcessVectorEnv(BatchVectorEnv):
 
     def _start(self, one: Remote, *, scout: bool) -> None:
         parts = [(rows.start, self.factories[rows]) for _, rows in one.parts]
-        core = None if self._overlap else core_of(one.number, len(self._workers))
-        job = cloudpickle.dumps({"parts": parts, "worker": one.number, "core": core, "scout": scout, **self._options})
+        job = cloudpickle.dumps({"parts": parts, "worker": one.number, "scout": scout, **self._options})
         one.start(self._context, job, self._workers, max(self.step_timeout_s, 1.0))
 
     def _share(self, one: Remote) -> None:

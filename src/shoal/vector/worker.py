@@ -28,7 +28,6 @@ from typing import Any
 import cloudpickle
 import gymnasium as gym
 
-from shoal.vector.anchor import Anchor
 from shoal.vector.block import Block, SharedMemory
 from shoal.vector.chunk import Chunk, Infos, close_all, first_environment, take_faults
 from shoal.vector.errors import EnvFault, as_fault
@@ -91,10 +90,7 @@ def _work(connection: socket.socket, first: int, job: bytes) -> None:
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         gc.freeze()  # what lives now lives for ever: keep the collector from walking it
         connection.sendall(DONE)
-        anchor = Anchor(options["core"])
-        if anchor.core is not None:
-            sys.addaudithook(anchor.hear)
-        _serve(connection, chunks, options["look_s"], anchor)
+        _serve(connection, chunks, options["look_s"])
     except EnvFault as fault:
         send_frame(connection, {"error": fault_to_data(fault)})
     except (BrokenPipeError, ConnectionResetError, _Leave):
@@ -103,7 +99,7 @@ def _work(connection: socket.socket, first: int, job: bytes) -> None:
         send_frame(connection, {"error": fault_to_data(as_fault(error, "in a worker", first, None, None))})
 
 
-def _serve(connection: socket.socket, chunks: list[Chunk], look_s: float, anchor: Anchor) -> None:
+def _serve(connection: socket.socket, chunks: list[Chunk], look_s: float) -> None:
     fd = connection.fileno()
     lookout = Lookout(fd, look_s)
     while True:
@@ -114,9 +110,7 @@ def _serve(connection: socket.socket, chunks: list[Chunk], look_s: float, anchor
         code = command[0]
         if code >= STEP:
             chunk = chunks[code - STEP]
-            anchor.begin()
             infos = chunk.step()
-            anchor.end()
             if not infos and not chunk.faults:
                 os.write(fd, DONE)
                 continue
