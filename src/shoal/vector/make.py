@@ -123,7 +123,8 @@ def find_spec(name: str) -> EnvSpec:
 
         near = difflib.get_close_matches(name, list(gym.registry), 3, 0.5)
         hint = f" Did you mean {', '.join(near)}?" if near else " `shoal tasks` lists what there is."
-        raise ValueError(f"no environment {name!r}: {error}.{hint}") from None
+        what = str(error).split(" Did you mean")[0].rstrip(".")  # Gymnasium's guess knows fewer names
+        raise ValueError(f"no environment {name!r}: {what}.{hint}") from None
 
 
 def _factories(env: Any, num_envs: int, kwargs: dict[str, Any]) -> list[EnvFactory]:
