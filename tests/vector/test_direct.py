@@ -173,15 +173,21 @@ class _Nan(gym.Wrapper[Any, Any, Any, Any]):
         return (observation, *rest)
 
 
-def test_a_worker_lost_between_two_steps_is_shown_in_the_next_row() -> None:
-    """Its environments are rebuilt instead of stepped; what they show goes where this step's observations go."""
+def _after_a_death() -> tuple[Any, Any, Any]:
+    """Four environments after one step, rows, and actions; the second of two workers has just been killed."""
     env = ProcessVectorEnv([Large] * 4, workers=2, on_fault="restart")
-    rows = env.allocate(6)
+    rows, actions = env.allocate(6), np.ones(4, np.int64)
+    assert rows is not None
     env.reset(seed=3)
-    actions = np.ones(4, np.int64)
     env.step(actions, out=_row(rows, 1))
     env._workers[1].process.kill()
     env._workers[1].process.join()
+    return env, rows, actions
+
+
+def test_a_worker_lost_between_two_steps_is_shown_in_the_next_row() -> None:
+    """Its environments are rebuilt instead of stepped; what they show goes where this step's observations go."""
+    env, rows, actions = _after_a_death()
     infos = env.step(actions, out=_row(rows, 2))[4]
     assert infos["restarted"].tolist() == [False, False, True, True]
     assert rows[1][2, :, 0].tolist() == [2, 2, 0, 0]
@@ -192,13 +198,7 @@ def test_a_worker_lost_between_two_steps_is_shown_in_the_next_row() -> None:
 
 def test_a_worker_lost_in_a_reset_is_shown_in_the_next_row() -> None:
     """All its environments begin anew, also those that were not to be reset; all are shown once before they step."""
-    env = ProcessVectorEnv([Large] * 4, workers=2, on_fault="restart")
-    rows = env.allocate(6)
-    env.reset(seed=3)
-    actions = np.ones(4, np.int64)
-    env.step(actions, out=_row(rows, 1))
-    env._workers[1].process.kill()
-    env._workers[1].process.join()
+    env, rows, actions = _after_a_death()
     shown, _ = env.reset(options={"reset_mask": np.array([False, False, True, False])})
     assert env._workers[1].lost
     env.step(actions, out=_row(rows, 2))
