@@ -1,7 +1,7 @@
 """Forward and backward through a network, given the slopes of the loss at its outputs.
 
 The built-in network is differentiated by hand, policy first and value after it: activations and their gradients in
-place, no graph, what one half needs out of the cache before the other begins. That is a third off the time of a small
+place, no graph, what one half needs out of the cache before the other begins. That is a quarter off the time of a small
 update. Any other network goes through autograd, to the same numbers but for rounding.
 """
 

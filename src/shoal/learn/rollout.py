@@ -28,16 +28,17 @@ class Rollout:
 
     def __init__(self, steps: int, stepper: Stepper, kind: ActionKind, action_shape: tuple[int, ...]) -> None:
         self.steps, self.num_envs = steps, stepper.env.num_envs
-        num_envs = self.num_envs
         self.observations = stepper.allocate(steps + 1)  # per leaf [T + 1, N, *shape]
         discrete = kind.num_masks > 0
-        self.actions = torch.zeros((steps, num_envs, *action_shape), dtype=torch.int64 if discrete else torch.float32)
-        self.params = torch.zeros((steps, num_envs, kind.num_params))  # of the behaviour policy, mask applied
-        self.rewards = np.zeros((steps, num_envs), np.float32)
-        self.terminated = np.zeros((steps, num_envs), np.bool_)
-        self.truncated = np.zeros((steps, num_envs), np.bool_)
-        self.valid = np.ones((steps, num_envs), np.bool_)
-        self.broken = np.zeros((steps, num_envs), np.bool_)
+        self.actions = torch.zeros(
+            (steps, self.num_envs, *action_shape), dtype=torch.int64 if discrete else torch.float32
+        )
+        self.params = torch.zeros((steps, self.num_envs, kind.num_params))  # of the behaviour policy, mask applied
+        self.rewards = np.zeros((steps, self.num_envs), np.float32)
+        self.terminated = np.zeros((steps, self.num_envs), np.bool_)
+        self.truncated = np.zeros((steps, self.num_envs), np.bool_)
+        self.valid = np.ones((steps, self.num_envs), np.bool_)
+        self.broken = np.zeros((steps, self.num_envs), np.bool_)
         self.finals: list[tuple[int, Array, list[Array]]] = []  # (t, environments, final observations per leaf)
         self.tensors = [torch.from_numpy(array) for array in self.observations]
 

@@ -112,7 +112,7 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
                 self._do_drain()
                 self._in_flight = [False] * len(self.slices)
             self._come_home()
-            self._seed(seed, mask)
+            self.block.seed(seed, mask)
             self.block.reset_mask[:] = mask
             infos, faults = self._do_reset(options or None)
             self._count(faults)
@@ -286,30 +286,7 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
                 add_info(merged, {"final_info": final_info}, index, self.num_envs)
         return merged
 
-    # -- seeds and faults ----------------------------------------------------------------------
-
-    def _seed(self, seed: int | Sequence[int | None] | None, mask: Array) -> None:
-        block = self.block
-        if isinstance(seed, int | np.integer):
-            _check_seed(int(seed))
-            block.bases[mask], block.indices[mask] = seed, np.flatnonzero(mask)
-            block.first_seeds[mask], block.episodes[mask] = -1, -1
-            return
-        seeds = [None] * self.num_envs if seed is None else list(seed)
-        if len(seeds) != self.num_envs:
-            raise ValueError(f"expected one seed for each of {self.num_envs} environments, got {len(seeds)}")
-        for value in seeds:
-            if value is not None:
-                _check_seed(int(value))
-        fresh = mask & (block.seeds < 0) & np.array([value is None for value in seeds])
-        if fresh.any():  # never seeded: from the operating system
-            block.bases[fresh] = np.random.SeedSequence().generate_state(1, np.uint64)[0] >> 1
-            block.indices[fresh] = np.flatnonzero(fresh)
-            block.first_seeds[fresh], block.episodes[fresh] = -1, -1
-        for index, value in enumerate(seeds):
-            if mask[index] and value is not None:
-                block.bases[index], block.indices[index] = value, 0
-                block.first_seeds[index], block.episodes[index] = value, -1
+    # -- faults ----------------------------------------------------------------------
 
     def _count(self, faults: list[EnvFault]) -> None:
         """Keep survived faults; too many of them within the window end the batch."""
@@ -404,11 +381,6 @@ def _check_mask(mask: Any, num_envs: int) -> Array:
     if not mask.any():
         raise ValueError('expected options["reset_mask"] with at least one True, got none')
     return mask
-
-
-def _check_seed(seed: int) -> None:
-    if not 0 <= seed < 2**63:
-        raise ValueError(f"a seed is an integer from 0 to 2**63 - 1, got {seed}")
 
 
 def cut(num_envs: int, parts: int) -> list[slice]:

@@ -114,6 +114,30 @@ class Block:
         for array in (self.seeds, self.first_seeds, self.episodes, self.current):
             array[:] = -1
 
+    def seed(self, seed: int | Sequence[int | None] | None, mask: Array) -> None:
+        """A run seed for the streams of the environments in `mask` (bool[N]), or a seed for the first episode of each;
+        without one, those never seeded get theirs from the operating system."""
+        if isinstance(seed, int | np.integer):
+            _check_seed(int(seed))
+            self.bases[mask], self.indices[mask] = seed, np.flatnonzero(mask)
+            self.first_seeds[mask], self.episodes[mask] = -1, -1
+            return
+        seeds = [None] * self.num_envs if seed is None else list(seed)
+        if len(seeds) != self.num_envs:
+            raise ValueError(f"expected one seed for each of {self.num_envs} environments, got {len(seeds)}")
+        for value in seeds:
+            if value is not None:
+                _check_seed(int(value))
+        fresh = mask & (self.seeds < 0) & np.array([value is None for value in seeds])
+        if fresh.any():  # never seeded: from the operating system
+            self.bases[fresh] = np.random.SeedSequence().generate_state(1, np.uint64)[0] >> 1
+            self.indices[fresh] = np.flatnonzero(fresh)
+            self.first_seeds[fresh], self.episodes[fresh] = -1, -1
+        for index, value in enumerate(seeds):
+            if mask[index] and value is not None:
+                self.bases[index], self.indices[index] = value, 0
+                self.first_seeds[index], self.episodes[index] = value, -1
+
     @staticmethod
     def size(num_envs: int, observation_space: spaces.Space[Any], action_space: spaces.Space[Any], workers: int) -> int:
         """Bytes that a block needs, rounding included."""
@@ -126,6 +150,11 @@ class Block:
         """Bytes that so many rows of a rollout need, rounding included."""
         layout = self.observation_layout
         return max(rows * self.num_envs * layout.row_bytes + len(layout.leaves) * _ALIGN, mmap.PAGESIZE)
+
+
+def _check_seed(seed: int) -> None:
+    if not 0 <= seed < 2**63:
+        raise ValueError(f"a seed is an integer from 0 to 2**63 - 1, got {seed}")
 
 
 def _address(array: Array) -> int:
