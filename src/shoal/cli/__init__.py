@@ -19,6 +19,7 @@ from shoal.cli.rides_evaluate import evaluate as evaluate_rides
 from shoal.cli.rides_evaluate import is_rides
 from shoal.cli.search import search
 from shoal.cli.training import train
+from shoal.cli.tune import tune
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -169,6 +170,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str], bool], int], str]] = {
     "report": (report, "report RUN: write a run's page again"),
     "rides": (rides, "rides city|day|offer: the city and its days as maps, what a trained run would offer a rider now"),
     "cage2": (cage2, "cage2 replay|play|score: recordings of the real CybORG, episodes in words, scripted defenders"),
+    "tune": (tune, "tune ID: which backend and how many environments are fastest here, measured"),
 }
 
 
