@@ -78,6 +78,8 @@ def test_tune_takes_the_users_own_environment(picky: str, capsys: pytest.Capture
     """With --env-kwargs, and with legal actions only."""
     run("tune", picky, *QUICK, "--backends", "serial", "--env-kwargs", '{"legal": 7}', "--json")
     assert [one["num_envs"] for one in json.loads(capsys.readouterr().out)["trials"]] == [2, 4]
+    run("tune", picky, *QUICK, "--backends", "serial", "--env-kwargs", '{"legal": 7}')
+    assert """ --env-kwargs '{"legal": 7}'\n""" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

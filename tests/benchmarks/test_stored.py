@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks import __main__ as bench
-from benchmarks.harness import stored
+from benchmarks.harness import interleave, stored
 from benchmarks.harness.rows import Row
 from benchmarks.ppo import cartpole_solve, classic_control
 from shoal.runs import provenance
@@ -154,3 +155,16 @@ def test_without_a_stored_result_the_row_says_how_to_make_one(monkeypatch: pytes
     monkeypatch.setattr(stored, "results_folder", lambda: tmp_path)
     rows = classic_control.rows(lambda text: None, full=False)
     assert all(row.value is None and "benchmarks.ppo.classic_control --store" in row.note for row in rows)
+
+
+def test_what_is_called_in_other_processes_exists() -> None:
+    """Every "module:name" that a figure hands to a contestant or a fresh process can be found."""
+    places = set()
+    for path in stored.results_folder().parent.rglob("*.py"):
+        text = path.read_text()
+        places |= set(re.findall(r'"(benchmarks\.[\w.]+:\w+)"', text))
+        for by in re.findall(r'_BY = "(benchmarks\.[\w.]+:)"', text):
+            places |= {by + name for name in re.findall(r'_BY \+ "(\w+)"', text)}
+    assert {"benchmarks.ppo.ppo_speed:ShoalTraining", "benchmarks.ppo.classic_control:learn"} <= places
+    for place in places:
+        assert callable(interleave.find(place)), place

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from dataclasses import dataclass
 
@@ -62,10 +63,22 @@ def tune(args: list[str], as_json: bool) -> int:
         spread = f"{trial.slowest:,.0f} to {trial.fastest:,.0f}"
         mark = "  <-" if trial is found.best else ""
         print(f"{trial.label:<22}{trial.num_envs:>12,}{trial.steps_per_s:>12,.0f}{spread:>28}{cpu:>16}{mark}")
-    extra = f" --workers {given.workers}" if given.workers and found.best.backend in ("process", "split") else ""
-    print(f"\nuse      shoal train {given.id} {found.best.flags}{extra}")
+    print(f"\nuse      shoal train {given.id} {found.best.flags}{_same(given, found.best.backend)}")
     print(
         "These are the environments alone: training adds the network's time. Of figures within 5 % of the fastest the\n"
         "least CPU time a step wins. The number of environments also sets how much one update sees (--rollout-steps)."
     )
     return 0
+
+
+def _same(given: TuneArgs, backend: str) -> str:
+    """Flags under which it was measured, and under which it has to be trained to be as fast."""
+    from shoal.tasks import options_class
+
+    flags = ""
+    if backend in ("process", "split"):
+        flags += f" --workers {given.workers}" if given.workers else ""
+        flags += f" --start-method {given.start_method}" if given.start_method else ""
+    if json.loads(given.env_kwargs) and options_class(given.id) is None:  # else the task has flags of its own
+        flags += f" --env-kwargs {shlex.quote(given.env_kwargs)}"
+    return flags
