@@ -20,13 +20,14 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchmarks.harness import stored
 from benchmarks.harness.rows import Row
 from shoal.runs.provenance import cores_usable
 
 Say = Callable[[str], None]
+FAILED = "failed"  # how the note of a figure begins that could not be measured
 
 
 class Group(NamedTuple):
@@ -79,17 +80,27 @@ def run(
 
 def _rows(groups: Sequence[str], full: bool, instances: str | None, store: bool, say: Say) -> Iterator[Row]:
     for group in groups:
-        for name in GROUPS[group].now:
-            figure, load = importlib.import_module(f"benchmarks.{group}.{name}"), os.getloadavg()[0]
-            if name == "rides_bench":
-                found = figure.rows(say, full, instances)
-            else:
-                found = figure.rows(say)
+        for name in (*GROUPS[group].now, *GROUPS[group].kept):
+            place, load = f"benchmarks.{group}.{name}", os.getloadavg()[0]
+            try:
+                found = _measured(place, name in GROUPS[group].kept, full, instances, say)
+            except RuntimeError as error:  # the other figures are still worth having
+                say(str(error))
+                yield Row(name, None, "", note=f"{FAILED}: {str(error).strip().splitlines()[-1]}")
+                continue
             yield from found
-            if store:
-                stored.write(name, f"python -m benchmarks.{group}.{name} --store", found, load_before=round(load, 2))
-        for name in GROUPS[group].kept:
-            yield from importlib.import_module(f"benchmarks.{group}.{name}").rows(say, full)
+            if store and name in GROUPS[group].now:
+                stored.write(name, f"python -m {place} --store", found, load_before=round(load, 2))
+
+
+def _measured(place: str, kept: bool, full: bool, instances: str | None, say: Say) -> list[Row]:
+    figure: Any = importlib.import_module(place)
+    found: list[Row]
+    if place.endswith(".rides_bench"):
+        found = figure.rows(say, full, instances)
+    else:
+        found = figure.rows(say, full) if kept else figure.rows(say)
+    return found
 
 
 def load_warning() -> str:
@@ -100,7 +111,7 @@ def load_warning() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print a group's table, or its JSON."""
+    """Print a group's table, or its JSON; 1 if something could not be measured, 2 if it was asked for wrongly."""
     parser = argparse.ArgumentParser(
         "python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -115,16 +126,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(text, file=sys.stderr, flush=True)
 
     try:
-        found = run(given.group, full=given.full, instances=given.instances, store=given.store, say=say)
+        found = []
+        for row in run(given.group, full=given.full, instances=given.instances, store=given.store, say=say):
+            found.append(row)
+            if not given.json:
+                print(row, flush=True)
         if given.json:
             print(json.dumps({"results": [row.to_json() for row in found]}, allow_nan=False))
-        else:
-            for row in found:
-                print(row, flush=True)
     except (ValueError, stored.DirtyTree) as error:
         print(f"benchmarks: {error}", file=sys.stderr)
         return 2
-    return 0
+    return int(any(row.note.startswith(FAILED) for row in found))
 
 
 if __name__ == "__main__":

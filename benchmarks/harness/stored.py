@@ -138,7 +138,10 @@ def arguments(about: str | None) -> argparse.ArgumentParser:
 def storing(given: argparse.Namespace) -> bool:
     """Whether to store; asked before anything is measured, so that a dirty tree is refused at once."""
     if given.store:
-        require_clean()
+        try:
+            require_clean()
+        except DirtyTree as error:
+            sys.exit(f"benchmarks: {error}")
     return bool(given.store)
 
 

@@ -14,6 +14,7 @@ from benchmarks import __main__ as bench
 from benchmarks.harness import interleave, stored
 from benchmarks.harness.rows import Row
 from benchmarks.ppo import cartpole_solve, classic_control
+from benchmarks.search import bandit_speed
 from shoal.runs import provenance
 
 
@@ -78,6 +79,21 @@ def test_a_group_stores_what_it_measured_and_nothing_else(
     assert results[0]["value"] > 0
     assert bench.main(["search", "--full", "--store"]) == 2
     assert "without --full" in capsys.readouterr().err
+
+
+def test_a_figure_that_fails_leaves_the_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It has a row without a value that says why, and the exit code is 1."""
+
+    def fails(say: Any) -> list[Row]:
+        raise RuntimeError("sb3 died with exit code 1:\nno memory")
+
+    monkeypatch.setattr(bandit_speed, "rows", fails)
+    assert bench.main(["search", "--json"]) == 1
+    first, *others = json.loads(capsys.readouterr().out)["results"]
+    assert (first["name"], first["value"], first["note"]) == ("bandit_speed", None, "failed: no memory")
+    assert len(others) > 10
 
 
 KEPT = [(group, name) for group, figures in bench.GROUPS.items() for name in figures.kept if name != "cartpole_solve"]
