@@ -23,11 +23,8 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(STAMP)  ## every benchmark group with its bars
-	$(BIN)/shoal bench vector
-	$(BIN)/shoal bench ppo
-	$(BIN)/shoal bench cage2
-	$(BIN)/shoal bench rides
+bench: $(STAMP)  ## every benchmark with its target
+	$(BIN)/python -m benchmarks all
 
 examples: $(STAMP)
 	for script in examples/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done

@@ -121,7 +121,8 @@ def test_tasks_lists_what_ships(capsys: pytest.CaptureFixture[str]) -> None:
         (["train", "--resume", "nothing-there"], "no run"),
         (["evaluate", "nothing-there"], "no run"),
         (["evaluate"], "--run"),
-        (["bench", "nothing"], "vector"),
+        (["bench", "vector"], "unknown command 'bench'"),
+        (["tune"], "--id"),
     ],
 )
 def test_wrong_usage_names_the_cure(

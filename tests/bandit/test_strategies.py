@@ -190,7 +190,7 @@ def test_pulls_to_top_counts_from_one() -> None:
 
 @pytest.mark.parametrize("family", ["mallows", "precedence"])
 def test_ucb_needs_fewer_pulls_than_random_search(family: str) -> None:
-    """Short form of benchmarks/bandit_synthetic.py: 25 surfaces, the same for both."""
+    """Short form of benchmarks/search/bandit_synthetic.py: 25 surfaces, the same for both."""
     points = all_ranks(5)
     pulls = {"ucb": [], "random": []}  # type: dict[str, list[int]]
     for seed in range(25):

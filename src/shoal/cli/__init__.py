@@ -19,6 +19,7 @@ from shoal.cli.rides_evaluate import evaluate as evaluate_rides
 from shoal.cli.rides_evaluate import is_rides
 from shoal.cli.search import search
 from shoal.cli.training import train
+from shoal.cli.tune import tune
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -139,38 +140,6 @@ class TasksArgs:
 
 
 @dataclass(frozen=True)
-class BenchArgs:
-    """Measure this machine: a group of benchmarks with its bars."""
-
-    group: str
-    """vector, ppo, cage2 or rides."""
-    full: bool = False
-    """Run the long learning results again instead of reading the stored ones."""
-    instances: str = ""
-    """Folder with Li and Lim's instance files (lc101.txt, ...), for rides."""
-
-
-def bench(args: list[str], as_json: bool) -> int:
-    """Measure throughput, backends and peers side by side."""
-    given = parse(BenchArgs, named(args, "--group"), "shoal bench GROUP")
-    from shoal import bench as measuring
-
-    def say(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
-
-    rows = measuring.run(given.group, full=given.full, instances=given.instances or None, say=say)
-    if as_json:
-        print(json.dumps({"results": rows}, allow_nan=False))
-        return 0
-    for row in rows:
-        bar = "" if row["bar"] is None else f"bar {row['bar']:g}: {'holds' if row['holds'] else 'MISSED'}"
-        value = "-" if row["value"] is None else f"{row['value']:,.4g}"
-        note = f"  ({row['note']})" if row.get("note") else ""
-        print(f"{row['name']:<64}{value:>12} {row['unit']:<12}{bar}{note}")
-    return 0
-
-
-@dataclass(frozen=True)
 class ReportArgs:
     """Write a run's page again: curves, settings, events, in one self-contained HTML file."""
 
@@ -201,7 +170,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str], bool], int], str]] = {
     "report": (report, "report RUN: write a run's page again"),
     "rides": (rides, "rides city|day|offer: the city and its days as maps, what a trained run would offer a rider now"),
     "cage2": (cage2, "cage2 replay|play|score: recordings of the real CybORG, episodes in words, scripted defenders"),
-    "bench": (bench, "bench vector|ppo|cage2|rides: measure this machine, peers side by side"),
+    "tune": (tune, "tune ID: which backend and how many environments are fastest here, measured"),
 }
 
 

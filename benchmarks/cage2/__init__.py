@@ -1,0 +1,1 @@
+"""The network-defence simulator: exactness, speed, scores."""

@@ -1,0 +1,1 @@
+"""What all groups share: contestants that take turns, rows, results on disk."""

@@ -1,0 +1,171 @@
+"""Results on disk: benchmarks/results/NAME.json, each with what it takes to judge and to repeat it.
+
+A result is worth something only with the code that made it. So nothing is written unless `--store` asks for it, and
+never from a tree with changes that are not committed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness.rows import Row
+from shoal.runs import provenance
+from shoal.runs.disk import replace_atomically
+
+_PACKAGES = (*provenance.PACKAGES, "stable-baselines3")
+Say = Callable[[str], None]
+
+
+class DirtyTree(Exception):
+    """The code that measures is not that of any commit."""
+
+
+def results_folder() -> Path:
+    """benchmarks/results."""
+    return Path(__file__).resolve().parents[1] / "results"
+
+
+def read(name: str, folder: Path | None = None) -> dict[str, Any] | None:
+    """A stored result, or None where there is none."""
+    path = (folder or results_folder()) / f"{name}.json"
+    if not path.exists():
+        return None
+    result: dict[str, Any] = json.loads(path.read_text())
+    return result
+
+
+def read_rows(name: str, place: str, folder: Path | None = None) -> list[Row]:
+    """The rows of a stored result, marked as such; or one without a value that says how to make it."""
+    result = read(name, folder)
+    if result is None:
+        return [Row(name, None, "", note=f"nothing stored: python -m {place} --store")]
+    return as_stored([Row.from_json(row) for row in result["rows"]], result)
+
+
+def write(name: str, command: str, rows: Sequence[Row], folder: Path | None = None, **more: Any) -> Path:
+    """Store rows with the command, commit, machine, date and versions they were measured with."""
+    require_clean()
+    path = (folder or results_folder()) / f"{name}.json"
+    result = {"command": command, **stamp(), "versions": versions(), "rows": [row.to_json() for row in rows], **more}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_atomically(path, (json.dumps(result, indent=2, allow_nan=False) + "\n").encode())
+    return path
+
+
+def require_clean() -> None:
+    """Refuses a tree of which nobody could say later what it was; benchmarks/results itself may have changed."""
+    code = provenance.code()
+    if code["commit"] is None:
+        raise DirtyTree("expected shoal to run from a git checkout, got one without a commit: a result needs its code")
+    if code["dirty"]:
+        raise DirtyTree(
+            "expected a tree without changes (outside benchmarks/results), got one with some: commit them first "
+            "(`git status` lists them), or measure without --store"
+        )
+
+
+def stamp() -> dict[str, Any]:
+    """Which code, on which machine, on which day; nothing that names a host, a user or a path."""
+    code = provenance.code()
+    return {
+        "commit": code["commit"],
+        "dirty": code["dirty"],
+        "machine": machine(),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+    }
+
+
+def machine() -> str:
+    """The machine in words.
+
+    >>> "-core" in machine()
+    True
+    """
+    facts = provenance.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    virtual = cpuinfo.exists() and " hypervisor" in cpuinfo.read_text(errors="replace")
+    return f"{facts['cores_usable']}-core {'VM' if virtual else 'machine'}, {facts['cpu']}"
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of what was measured."""
+    found = {"python": sys.version.split()[0], "shoal": provenance.shoal_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def as_stored(rows: Sequence[Row], result: dict[str, Any]) -> list[Row]:
+    """Rows made from a stored result, marked as such."""
+    commits = {run["commit"] for run in result.get("runs", []) if run.get("commit")} or {result["commit"]}
+    commit = ", ".join(sorted(filter(None, commits))) or None
+    return [replace(row, measured="stored", commit=commit, date=result["date"]) for row in rows]
+
+
+def settings_hash(task: str) -> str:
+    """Of all options of `shoal train TASK`."""
+    from shoal.config import to_dict
+    from shoal.tasks.presets import config_for
+
+    return hashlib.sha256(json.dumps(to_dict(config_for(task)), sort_keys=True).encode()).hexdigest()[:16]
+
+
+# -- the mains of the figures ----------------------------------------------------------------------
+
+
+def arguments(about: str | None) -> argparse.ArgumentParser:
+    """A figure's flags: `--store`, and those that it adds."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--store", action="store_true", help="write benchmarks/results; refused where the tree has changes"
+    )
+    return parser
+
+
+def storing(given: argparse.Namespace) -> bool:
+    """Whether to store; asked before anything is measured, so that a dirty tree is refused at once."""
+    if given.store:
+        try:
+            require_clean()
+        except DirtyTree as error:
+            sys.exit(f"benchmarks: {error}")
+    return bool(given.store)
+
+
+def main(place: str, rows: Callable[[Say], list[Row]], about: str | None) -> None:
+    """Main of a figure that is measured in one go. `place` is its module, of which the last part names the result."""
+    measure(place, rows, storing(arguments(about).parse_args()))
+
+
+def measure(place: str, rows: Callable[[Say], list[Row]], store: bool) -> None:
+    """Measure, show, and store if asked."""
+    load = os.getloadavg()[0]
+    found = rows(print_line)
+    show(found)
+    if store:
+        write(place.rpartition(".")[2], f"python -m {place} --store", found, load_before=round(load, 2))
+
+
+def show(rows: Sequence[Row]) -> None:
+    """A line of JSON each, which is what would be stored."""
+    for row in rows:
+        print_line(json.dumps(row.to_json()))
+
+
+def print_line(text: str) -> None:
+    """For the figures' mains."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,1 @@
+"""How fast PPO trains and what it learns."""

@@ -1,0 +1,1 @@
+"""The ride negotiator: routing, speed, what training gains."""

@@ -1,0 +1,1 @@
+"""The search over workflows, its bandit, and the workflows themselves."""

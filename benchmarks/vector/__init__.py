@@ -1,0 +1,1 @@
+"""What many environments cost beyond themselves."""

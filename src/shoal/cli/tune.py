@@ -1,0 +1,84 @@
+"""`shoal tune`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from dataclasses import dataclass
+
+from shoal.cli.parsing import named, parse
+
+
+@dataclass(frozen=True)
+class TuneArgs:
+    """Which backend and how many environments are fastest here? Measured on the environment itself."""
+
+    id: str
+    """A Gymnasium id, or a task of `shoal tasks`."""
+    env_kwargs: str = "{}"
+    """Arguments of the environment, as a JSON object."""
+    num_envs: tuple[int, ...] = (8, 32, 128)
+    """How many at once: the numbers to try."""
+    backends: tuple[str, ...] | None = None
+    """Of serial, process and split; default: all that apply (a compiled environment is tried with 1 thread and all)."""
+    workers: int | None = None
+    """Processes of process and split; default: one for each core."""
+    start_method: str | None = None
+    """How workers start: forkserver, spawn or fork."""
+    seconds: float = 1.0
+    """How long each is stepped."""
+    turns: int = 5
+    """In how many turns, so that a busy moment of the machine touches all."""
+
+
+def tune(args: list[str], as_json: bool) -> int:
+    """Measure backends and numbers of environments."""
+    given = parse(TuneArgs, named(args, "--id"), "shoal tune ID")
+    from shoal.tasks import environment
+    from shoal.train import parse_env_kwargs
+    from shoal.vector import tune as tuning
+
+    def say(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    made, kwargs = environment(given.id, parse_env_kwargs(given.env_kwargs))
+    found = tuning.tune(
+        made,
+        num_envs=given.num_envs,
+        backends=given.backends,
+        env_kwargs=kwargs,
+        workers=given.workers,
+        start_method=given.start_method,
+        seconds=given.seconds,
+        turns=given.turns,
+        say=say,
+    )
+    if as_json:
+        print(json.dumps({"env": given.id} | found.to_json(), allow_nan=False))
+        return 0
+    print(f"{'backend':<22}{'environments':>12}{'steps/s':>12}{'slowest to fastest turn':>28}{'CPU us a step':>16}")
+    for trial in found.trials:
+        cpu = "-" if trial.cpu_s_per_step is None else f"{1e6 * trial.cpu_s_per_step:,.2f}"
+        spread = f"{trial.slowest:,.0f} to {trial.fastest:,.0f}"
+        mark = "  <-" if trial is found.best else ""
+        print(f"{trial.label:<22}{trial.num_envs:>12,}{trial.steps_per_s:>12,.0f}{spread:>28}{cpu:>16}{mark}")
+    print(f"\nuse      shoal train {given.id} {found.best.flags}{_same(given, found.best.backend)}")
+    print(
+        "These are the environments alone: training adds the network's time. Of figures within 5 % of the fastest the\n"
+        "least CPU time a step wins. The number of environments also sets how much one update sees (--rollout-steps)."
+    )
+    return 0
+
+
+def _same(given: TuneArgs, backend: str) -> str:
+    """Flags under which it was measured, and under which it has to be trained to be as fast."""
+    from shoal.tasks import options_class
+
+    flags = ""
+    if backend in ("process", "split"):
+        flags += f" --workers {given.workers}" if given.workers else ""
+        flags += f" --start-method {given.start_method}" if given.start_method else ""
+    if json.loads(given.env_kwargs) and options_class(given.id) is None:  # else the task has flags of its own
+        flags += f" --env-kwargs {shlex.quote(given.env_kwargs)}"
+    return flags
