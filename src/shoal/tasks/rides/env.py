@@ -107,6 +107,10 @@ class RidesVectorEnv(gym.vector.VectorEnv[Any, Any, Array]):
         chosen = np.ones(self.num_envs, np.bool_) if mask is None else np.asarray(mask)
         if chosen.shape != (self.num_envs,) or chosen.dtype != np.bool_:
             raise ValueError(f"reset_mask: expected bool[{self.num_envs}], got {chosen.dtype}{list(chosen.shape)}")
+        if not chosen.any():
+            raise ValueError(
+                "reset_mask: expected at least one True, got none; look() shows the current requests again"
+            )
         if seed is None and self._seeds is None:
             seed = int(np.random.SeedSequence().generate_state(1, np.uint32)[0])
         if seed is not None:

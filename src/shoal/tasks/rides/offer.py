@@ -120,8 +120,7 @@ class Desk:
         self._catch_up(booked)
         t = len(booked)
         bookings.requests[0, t], bookings.rider[0, t], bookings.purpose[0, t] = request, rider, purpose
-        nobody = np.zeros(1, np.bool_)
-        observations, _ = self.env.reset(options={"reset_mask": nobody})
+        observations = self.env.look()
         offer = int(self.policy(self.env, observations)[0])
         menu = self.env.menu
         rows = [
