@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, TypeVar
 
 ALIASES = {
@@ -55,6 +56,11 @@ def switch(args: list[str], flag: str) -> tuple[bool, list[str]]:
 def named(args: list[str], flag: str) -> list[str]:
     """A first argument without a flag gets one: `evaluate RUN` is `evaluate --run RUN`."""
     return [flag, *args] if args and not args[0].startswith("-") else args
+
+
+def plain_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:
+    """A warning as one plain line, in place of a line of source code: `warnings.showwarning` of the command line."""
+    print(f"shoal: note: {message}", file=sys.stderr, flush=True)
 
 
 def gives_budget(args: list[str]) -> bool:
