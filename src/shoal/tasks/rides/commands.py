@@ -136,8 +136,9 @@ def table_lines(result: dict[str, Any]) -> list[str]:
     main, judge = ("reference", "reference") if priced else ("own", "own oracle")
     policies = result["policies"]
     width = max(12, *(len(name) + 2 for name in policies))
+    riders = "held-out riders" if result.get("held_out") != "days" else "riders known from training"
     lines = [
-        f"{result['about']}: {result['days']} held-out days, {result['customers']} held-out riders each, "
+        f"{result['about']}: {result['days']} held-out days, {result['customers']} {riders} each, "
         f"{result['vehicles']} vehicles, seed {result['seed']}",
         f"net gain = route minutes saved - {result['patience']:g} per minute agreed to - {result['refusal']:g} "
         "per refusal",
