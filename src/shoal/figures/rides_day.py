@@ -73,8 +73,10 @@ def _arrows(ax: Axes, way: Any, colour: str) -> None:
             )  # fmt: skip
 
 
-def routes_figure(city: City, pictures: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
-    """The days side by side on the same map."""
+def routes_figure(
+    city: City, pictures: Sequence[Mapping[str, Any]], title: str = "", ring: str = "windows changed"
+) -> Figure:
+    """The days side by side on the same map; `ring` says what a red ring stands for."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
@@ -94,7 +96,7 @@ def routes_figure(city: City, pictures: Sequence[Mapping[str, Any]], title: str 
             mec=RING,
             mew=1.8,
             linestyle="",
-            label="windows changed",
+            label=ring,
         ),
     ]
     used = sorted({v for data in pictures for v, line in enumerate(data["routes"]) if line["stops"]})
