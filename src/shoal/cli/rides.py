@@ -62,6 +62,8 @@ def city(args: list[str], as_json: bool) -> int:
         f"{found['name']}: {found['zones']} zones, depot {found['depot']}; {found['median_min']:.1f} minutes apart in "
         f"the median, {found['max_min']:.1f} at most; there and back differ by {found['asymmetry_percent']:.1f} %"
     )
+    if drawn.invented:
+        print("no coordinates were given: the picture is laid out by travel times; --zones gives every zone its place")
     print(f"picture  {path}")
     return 0
 

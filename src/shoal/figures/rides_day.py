@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shoal.figures.curves import LABEL, MUTED
-from shoal.figures.rides_map import draw_land, spread
+from shoal.figures.rides_map import FEW_ZONES, draw_land, draw_names, spread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,6 +30,8 @@ PICKUP, DROPOFF, EXTRA = "#1f6f8b", "#b5651d", 0.35
 def draw_routes(ax: Axes, city: City, data: Mapping[str, Any]) -> None:
     """Every vehicle's way through the day: filled dots are pickups, squares dropoffs, a red ring an agreed change."""
     draw_land(ax, city)
+    if city.zones <= FEW_ZONES:
+        draw_names(ax, city)
     moved = set(data["moved"])
     stops = [stop for line in data["routes"] for stop in line["stops"]]
     zones = [zone for line in data["routes"] for zone in line["zones"][1:-1]]
@@ -152,7 +154,8 @@ def _every(hours: int) -> Any:
 def _answer(row: Mapping[str, Any]) -> tuple[str, str]:
     asked = [f"{row[f'{way}_min']} {way}" for way in ("earlier", "later") if row[f"{way}_min"]]
     words = " + ".join(asked)
-    return {"none": ("", LABEL), "yes": (f"agreed: {words}", RING), "no": (f"refused: {words}", LABEL)}[row["answer"]]
+    said = {"none": ("", LABEL), "yes": (f"agreed: {words} min", RING), "no": (f"refused: {words} min", LABEL)}
+    return said[row["answer"]]
 
 
 def windows_figure(rows: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
