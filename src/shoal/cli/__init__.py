@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shoal.cli.cage2 import cage2, leaderboard_lines
-from shoal.cli.parsing import named, parse, plain_warning, switch, unalias
+from shoal.cli.parsing import named, parse, plain_warnings, switch, unalias
 from shoal.cli.rides import rides
 from shoal.cli.rides_evaluate import evaluate as evaluate_rides
 from shoal.cli.rides_evaluate import is_rides
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         near = difflib.get_close_matches(name, COMMANDS, 1)
         _fail(f"unknown command {name!r}" + (f"; did you mean {near[0]!r}?" if near else "") + "\n\n" + _usage(), 2)
     as_json, rest = switch(rest, "--json")
-    warnings.showwarning = plain_warning  # type: ignore[assignment]
+    warnings.showwarning = plain_warnings()
     try:
         sys.exit(COMMANDS[name][0](rest, as_json))
     except (ValueError, FileNotFoundError, FileExistsError, ImportError) as error:

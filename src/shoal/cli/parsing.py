@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 ALIASES = {
@@ -58,9 +59,16 @@ def named(args: list[str], flag: str) -> list[str]:
     return [flag, *args] if args and not args[0].startswith("-") else args
 
 
-def plain_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:
-    """A warning as one plain line, in place of a line of source code: `warnings.showwarning` of the command line."""
-    print(f"shoal: note: {message}", file=sys.stderr, flush=True)
+def plain_warnings() -> Callable[..., None]:
+    """`warnings.showwarning` of the command line: one plain line, once, in place of a line of source code."""
+    said: set[str] = set()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        if str(message) not in said:
+            said.add(str(message))
+            print(f"shoal: note: {message}", file=sys.stderr, flush=True)
+
+    return show
 
 
 def gives_budget(args: list[str]) -> bool:

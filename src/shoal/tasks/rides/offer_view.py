@@ -156,6 +156,10 @@ def _change(row: Mapping[str, Any]) -> str:
     return " and ".join(words) or "as asked"
 
 
+def _short(row: Mapping[str, Any]) -> str:
+    return ", ".join(f"{row[f'{way}_min']} {way}" for way in ("earlier", "later") if row[f"{way}_min"]) or "as asked"
+
+
 def offer_lines(data: dict[str, Any]) -> list[str]:
     """An offer for people: the answer first, then its reason, whom nobody drives, the other offers, and the routes."""
     yes, no, change = data["answers"]["accepted"], data["answers"]["refused"], data["offer"] != NO_CHANGE
@@ -224,7 +228,7 @@ def _menu_lines(data: Mapping[str, Any]) -> list[str]:
     for index, row in shown:
         mark = "->" if index == data["offer"] else "  "
         lines.append(
-            f"{mark} {_change(row):<35}{100 * row['p_accept']:>4.0f} %{row['saves_now_min']:>12.1f}"
+            f"{mark} {_short(row):<35}{100 * row['p_accept']:>4.0f} %{row['saves_now_min']:>12.1f}"
             f"{row['saves_min']:>18.1f}{row['worth_min']:>+8.1f}"
         )
     worth = f"P(yes) x (saved {by_end} - {patience:g} for each minute of change) - {refusal:g} x P(no)"
