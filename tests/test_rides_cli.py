@@ -169,6 +169,8 @@ def test_the_negotiator_acts_as_the_run_would(folder: Path) -> None:
         (["train", "rides", "--zones", "z.csv"], "expected --city beside --zones z.csv"),
         (["evaluate", "rides", "--policy", "clever"], "expected a policy of none, random"),
         (["evaluate", "rides", "--days", "0"], "expected --days"),
+        (["evaluate", "rides", "--policy"], "expected at least one policy after --policy"),
+        (["evaluate", "rides", "--population", "40", "--shift", "45"], "expected 1 to 40 customers a day"),
         (["evaluate", "rides", "--shift", "warm", "--no-reference"], "expected --shift of cold, 45"),
         (["rides", "offer", "r1"], "expected the call as --request or as --row"),
     ],

@@ -98,9 +98,7 @@ def _say_what_next(result: Any) -> None:
     print(f"run      {result.run}")
     print(f"report   {result.run}/report.html")
     for number, (flags, words) in enumerate(evaluations(Run.open(result.run, Path()).config["task"])):
-        what_for = f"   ({words})" if words else ""
-        print(
-            f"{'         ' if number else 'next     '}{' '.join(['shoal evaluate', result.run, flags]).rstrip()}{what_for}"
-        )
+        command = f"shoal evaluate {result.run} {flags}".rstrip()
+        print(f"{'         ' if number else 'next     '}{command}" + (f"   ({words})" if words else ""))
     if result.status == "interrupted":
         print(f"         shoal train --resume {result.run}")

@@ -489,6 +489,17 @@ def test_riders_by_name(write: Write, town: City, tmp_path: Path) -> None:
         assert "row 3, column rider: expected a rider of the riders' file, got 'Annie'" in found
 
 
+def test_ages_in_years(write: Write, town: City) -> None:
+    """A number of years is its age group; what is neither is refused as before."""
+    header = "rider,age,occupation,income,home"
+    ages = {"12": 0, "34": 0, "35": 1, "54": 1, "55": 2, "69": 2, "70": 3, "101": 3, "70+": 3}
+    rows = [f"{at},{age},retired,low,North" for at, age in enumerate(ages)]
+    assert load_riders(write("r.csv", "\n".join([header, *rows])), town).age.tolist() == list(ages.values())
+    for age in ("121", "-5", "old"):
+        path = write("r.csv", f"{header}\n0,{age},retired,low,North\n")
+        assert "column age: expected one of 18-34" in complaint(lambda path=path: load_riders(path, town))
+
+
 def test_an_unknown_zone_says_what_to_do(write: Write, town: City, people: Riders) -> None:
     """A slip gets the name that was meant; a zone of one's own town, in San Francisco, gets the command."""
     path = write("day.csv", REQUESTS.replace("South", "Souht"))

@@ -15,7 +15,7 @@ are separated by commas or semicolons; columns of other names are the user's own
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ __all__ = ["FileError", "load_city", "load_requests", "load_riders", "write_city
 
 KINDS = tuple(kind.name.lower() for kind in Kind)
 PROFILE = (("age", AGES), ("occupation", OCCUPATIONS), ("income", INCOMES))
+AGE_FROM, OLDEST = (35, 55, 70), 120  # years with which the later age groups begin
 TRIP_COLUMNS = ("rider", "pickup", "dropoff", "purpose", "pickup_open")
 WINDOWS = ("pickup_open", "pickup_close", "dropoff_open", "dropoff_close")
 PARTY = 99  # the most that a file may ask for; the fleet's capacity is checked when it is known
@@ -127,7 +128,7 @@ def load_riders(path: Path | str, city: City, trips: Path | str | None = None, s
         if first[name] != row:
             table.refuse(row, "rider", "every rider once", f"{name!r} again, as in row {first[name] + 2}")
     codes = {
-        column: np.array([table.choice(row, column, choices) for row in range(count)], np.int8)
+        column: np.array([_code(table, row, column, choices) for row in range(count)], np.int8)
         for column, choices in PROFILE
     }
     home = np.array([zones.read(table, row, "home") for row in range(count)], np.int32)
@@ -145,6 +146,14 @@ def load_riders(path: Path | str, city: City, trips: Path | str | None = None, s
     diaries = drawn if trips is None else _load_trips(Path(trips), city, names)
     hidden = {"kind": kind.astype(np.int8), "effect": effect, "held_out": held_out}
     return Riders(**codes, home=home, **hidden, **diaries, name=np.array(names))
+
+
+def _code(table: Table, row: int, column: str, choices: Sequence[str]) -> int:
+    """The position of a profile's word; an age may be given in years."""
+    cell = table[row, column]
+    if column == "age" and cell.isascii() and cell.isdigit() and int(cell) <= OLDEST:
+        return sum(int(cell) >= years for years in AGE_FROM)
+    return table.choice(row, column, choices)
 
 
 def _load_trips(path: Path, city: City, names: list[str]) -> dict[str, Array]:
