@@ -188,3 +188,14 @@ def test_the_city_is_drawn_and_measured(tmp_path: Path, capsys: Any) -> None:
     found = json.loads(capsys.readouterr().out)
     assert (found["zones"], found["picture"]) == (207, str(out))
     assert out.read_text().count("<svg") == 1
+
+
+def test_what_a_files_reader_notes_is_one_plain_line(tmp_path: Path, capsys: Any) -> None:
+    """A way round that is shorter is told without a line of source code, and the picture that nobody measured too."""
+    matrix = tmp_path / "m.csv"
+    matrix.write_text("0,200,900\n250,0,300\n410,310,0\n")
+    assert run_cli("rides", "city", "--city", str(matrix), "--out", str(tmp_path / "m.svg")) == 0
+    out = capsys.readouterr()
+    assert out.err.startswith(f"shoal: note: {matrix}: 1 of 9 travel times are longer than a way round")
+    assert out.err.count("\n") == 1
+    assert "no coordinates were given" in out.out

@@ -68,6 +68,14 @@ def test_a_vehicle_has_one_number_and_colour_before_and_after(played: Contest) -
     assert sum(same) >= 12  # half of all stops stay with their vehicle
 
 
+def test_the_ring_says_what_it_stands_for(played: Contest) -> None:
+    """At the booking desk a ring is the call, whether its windows change or not."""
+    pictures = day_view.before_and_after(played, "max-change", 0)[:1]
+    for ring in ("windows changed", "this call"):
+        figure = rides_day.routes_figure(played.world.city, pictures, ring=ring)
+        assert ring in [text.get_text() for text in figure.legends[0].get_texts()]
+
+
 def test_windows_as_asked_agreed_and_served(played: Contest) -> None:
     """Agreed windows hold the asked ones, service lies in the agreed ones, rows run from morning to night."""
     rows = day_view.windows(played, "max-change", 0)
