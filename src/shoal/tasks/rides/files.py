@@ -144,7 +144,7 @@ def load_riders(path: Path | str, city: City, trips: Path | str | None = None, s
         held_out = np.array([table.whole(row, "held_out", 0, 1) == 1 for row in range(count)])
     drawn = draw_diaries(city, rng, home, codes["occupation"])
     diaries = drawn if trips is None else _load_trips(Path(trips), city, names)
-    hidden = {"kind": kind.astype(np.int8), "effect": effect, "held_out": held_out}
+    hidden: dict[str, Any] = {"kind": kind.astype(np.int8), "effect": effect, "held_out": held_out}
     return Riders(**codes, home=home, **hidden, **diaries, name=np.array(names))
 
 
