@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 from statistics import median
@@ -27,6 +28,10 @@ def a_day(desk: Desk, seed: int = 3) -> Any:
 
 def call(day: Any, row: int) -> tuple[Any, int, int]:
     return day.requests[row], int(day.rider[row]), int(day.purpose[row])
+
+
+def minutes(clock: str) -> int:
+    return 60 * int(clock[:2]) + int(clock[3:])
 
 
 def stops_of(offer: Offer, answer: str) -> list[list[int]]:
@@ -149,7 +154,11 @@ def test_an_offer_in_words_and_as_data() -> None:
     lines = offer_lines(data)
     text = "\n".join(lines)
     assert lines[1].startswith("offer      30 minutes earlier: windows widened to pickup ")  # the answer comes first
-    assert lines[3].startswith("why        a yes saves ")
+    assert lines[2] == f'say        "{data["say"]}"'
+    asked, given = (re.findall(r"\d\d:\d\d", text) for text in (lines[0], lines[2]))
+    assert given[2:] == asked[:2]  # the window asked for
+    assert [given[1], minutes(given[2]) - minutes(given[0])] == [asked[1], 30]  # it only begins earlier
+    assert lines[4].startswith("why        a yes saves ")
     assert text.count("->") == 3  # among the best offers, and where the rider gets on and off
     assert "booking n is row n + 1" in text
     assert len(data["menu"]) == 16

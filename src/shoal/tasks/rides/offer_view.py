@@ -69,7 +69,7 @@ def offer_data(world: World, booked: Booked, call: tuple[Any, int, int], offer: 
         "numbering": NUMBERING,
         "pictures": _pictures(world, requests, offer),
     }  # fmt: skip
-    return data | {"why": why(data)}
+    return data | {"why": why(data), "say": _say(data)}
 
 
 _SIDES = ("pickup", "dropoff")
@@ -138,8 +138,17 @@ def why(data: Mapping[str, Any]) -> str:
     best = max(others, key=lambda row: row["worth_min"])
     reason = f"the best change, {_change(best)}, would save {_saves(best['saves_min'], data)}"
     if best["worth_min"] <= 0:
-        return f"{reason}: less than asking would cost riders ({best['worth_min']:+.1f} minutes in all)"
+        return f"{reason}: less than asking would cost riders (it is worth {best['worth_min']:+.1f} minutes)"
     return f"{reason} and be worth {best['worth_min']:+.1f} minutes by that, but the run's network expects less of it"
+
+
+def _say(data: Mapping[str, Any]) -> str | None:
+    """What to ask the rider; None: nothing."""
+    if data["offer"] == NO_CHANGE:
+        return None
+    asked = [minute(data["request"][f"pickup_{end}"]) for end in ("open", "close")]
+    windows = ["between {} and {}".format(*times) for times in (data["windows"]["pickup"], asked)]
+    return f"May we come {windows[0]} in place of {windows[1]}?"
 
 
 def _saves(minutes: float, data: Mapping[str, Any]) -> str:
@@ -167,6 +176,7 @@ def offer_lines(data: dict[str, Any]) -> list[str]:
     if change:
         moved = "widened" if data["effect"] == "widen" else "moved"
         lines.append(f"offer      {_change(data)}: windows {moved} to {_windows(data['windows'])}")
+        lines.append(f'say        "{data["say"]}"')
         lines.append(
             f"yes        {100 * data['p_accept']:.0f} % likely; {_price(yes)} if accepted, {_price(no)} if not"
         )
