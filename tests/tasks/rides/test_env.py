@@ -205,7 +205,7 @@ def test_wrong_actions_are_refused(actions, words):
     [
         ({"vehicles": 0}, "vehicles"),
         ({"customers": 0}, "customers"),
-        ({"customers": 241}, "customers"),
+        ({"customers": 301}, "customers"),
         ({"epsilon": 1.5}, "epsilon"),
         ({"type_mix": (1, 2)}, "type-mix"),
         ({"start_temperature": 0.0}, "start-temperature"),
