@@ -95,4 +95,5 @@ def _held_out_if_enough(riders: Riders, customers: int) -> tuple[Riders, str]:
         "and an evaluation plays new days of the same riders. To learn how it does with riders it has never met, take "
         f"{5 * customers} riders or more, or fewer --customers"
     )
-    return replace(riders, held_out=np.zeros(riders.count, np.bool_)), notice
+    nobody = replace(riders, held_out=np.zeros(riders.count, np.bool_))
+    return nobody, notice if customers <= riders.count else ""  # a day that is refused anyway needs no note
