@@ -120,7 +120,9 @@ def test_an_offer_for_a_caller(folder: Path, tmp_path: Path, capsys: Any) -> Non
     assert run_cli("rides", "offer", "r1", *where, "--request", call, "--json") == 0
     data = json.loads(capsys.readouterr().out)
     assert (data["booked"], data["rider"], len(data["menu"])) == (30, 299, 16)
-    assert {stop["request"] for route in data["answers"]["accepted"]["routes"] for stop in route} >= {30}
+    assert data["booking"] == 31
+    driven = [stop["booking"] for vehicle in data["answers"]["accepted"]["vehicles"] for stop in vehicle["stops"]]
+    assert driven.count(31) == 2
 
 
 def test_a_trained_run_offers_in_less_than_50_ms(folder: Path) -> None:
@@ -160,9 +162,15 @@ def test_the_negotiator_acts_as_the_run_would(folder: Path) -> None:
         (["rides", "fly"], "expected shoal rides city | day | offer, got 'fly'"),
         (["rides", "city", "--out", "map.txt"], "expected a file that ends in .png, .svg or .pdf, got 'map.txt'"),
         (["rides", "city", "--city", "nowhere.csv"], "nowhere.csv"),
-        (["rides", "day", "--customers", "241"], "241"),
+        (["rides", "day", "--customers", "301"], "expected 1 to 300 customers a day"),
+        (["rides", "day", "--seed", "-1"], "expected --seed as a whole number of at least 0, got -1"),
+        (["rides", "city", "--zones", "z.csv"], "expected --city beside --zones z.csv"),
+        (["rides", "day", "--trips", "t.csv"], "expected --riders beside --trips t.csv"),
+        (["train", "rides", "--zones", "z.csv"], "expected --city beside --zones z.csv"),
         (["evaluate", "rides", "--policy", "clever"], "expected a policy of none, random"),
         (["evaluate", "rides", "--days", "0"], "expected --days"),
+        (["evaluate", "rides", "--policy"], "expected at least one policy after --policy"),
+        (["evaluate", "rides", "--population", "40", "--shift", "45"], "expected 1 to 40 customers a day"),
         (["evaluate", "rides", "--shift", "warm", "--no-reference"], "expected --shift of cold, 45"),
         (["rides", "offer", "r1"], "expected the call as --request or as --row"),
     ],
@@ -180,3 +188,14 @@ def test_the_city_is_drawn_and_measured(tmp_path: Path, capsys: Any) -> None:
     found = json.loads(capsys.readouterr().out)
     assert (found["zones"], found["picture"]) == (207, str(out))
     assert out.read_text().count("<svg") == 1
+
+
+def test_what_a_files_reader_notes_is_one_plain_line(tmp_path: Path, capsys: Any) -> None:
+    """A way round that is shorter is told without a line of source code, and the picture that nobody measured too."""
+    matrix = tmp_path / "m.csv"
+    matrix.write_text("0,200,900\n250,0,300\n410,310,0\n")
+    assert run_cli("rides", "city", "--city", str(matrix), "--out", str(tmp_path / "m.svg")) == 0
+    out = capsys.readouterr()
+    assert out.err.startswith(f"shoal: note: {matrix}: 1 of 9 travel times are longer than a way round")
+    assert out.err.count("\n") == 1
+    assert "no coordinates were given" in out.out

@@ -16,6 +16,7 @@ from typing import Any
 from shoal.negotiator import Negotiator
 from shoal.runs.disk import from_json, replace_atomically, to_json
 from shoal.runs.store import Run
+from shoal.tasks import quickest
 from shoal.tasks.rides.commands import BASELINES, baseline, run_contests
 from shoal.tasks.rides.options import FUTURES, RidesOptions
 from shoal.tasks.rides.played import BASE, Contest
@@ -190,10 +191,10 @@ def section(run: Run) -> str:
     path = run.path / EVALUATION
     if not path.exists():
         return (
-            "<h2>Evaluation</h2><p>None yet: <code>shoal evaluate "
-            f"{_text(run.name)}</code> plays held-out days and draws them.</p>"
+            f"<h2>Evaluation</h2><p>None yet: <code>shoal evaluate {_text(run.name)} {_text(quickest('rides'))}</code> "
+            "plays held-out days and draws them; <code>--days 900</code> is for a verdict.</p>"
         )
-    parts = ["<h2>Evaluation on held-out days and riders</h2>"]
+    parts = ["<h2>Evaluation on held-out days</h2>"]
     try:
         results = from_json(path.read_bytes())
         ours = {one["run"] for one in results["runs"]}
@@ -219,7 +220,8 @@ def _about(contest: dict[str, Any], results: dict[str, Any]) -> str:
         else "Prices by "
     )
     return (
-        f"<h3>{_text(contest['about'])}</h3><p>{contest['days']:,} days of {contest['customers']} requests, "
+        f"<h3>{_text(contest['about'])}</h3><p>{contest['days']:,} days of {contest['customers']} requests of "
+        f"{'riders known from training' if contest.get('held_out') == 'days' else 'held-out riders'}, "
         f"{contest['vehicles']} vehicles; the same days for every policy. {judge}the own oracle "
         f"({contest['iterations']} iterations a request). Net gain: route minutes saved, less {contest['patience']:g} "
         f"per minute a rider agreed to and {contest['refusal']:g} per refusal. "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,27 @@ def test_every_stop_is_on_the_map_and_every_change_is_ringed(played: Contest) ->
     assert len(rings) == changed
     assert len(marks) - len(rings) == 2 * 12
     assert f"{after['travel_min']:,.0f} minutes" in ax.get_title(loc="left")
+
+
+def test_a_vehicle_has_one_number_and_colour_before_and_after(played: Contest) -> None:
+    """Had the search numbered the negotiated day's vehicles the other way round, the picture would be the same."""
+    play = played.played["max-change"]
+    turned = replace(play, stops=play.stops[:, ::-1], lengths=play.lengths[:, ::-1])
+    other = replace(played, played={**played.played, "max-change": turned})
+    shown = day_view.before_and_after(played, "max-change", 1)
+    assert [one["routes"] for one in shown] == [
+        one["routes"] for one in day_view.before_and_after(other, "max-change", 1)
+    ]
+    same = [len(set(a["stops"]) & set(b["stops"])) for a, b in zip(*(one["routes"] for one in shown), strict=True)]
+    assert sum(same) >= 12  # half of all stops stay with their vehicle
+
+
+def test_the_ring_says_what_it_stands_for(played: Contest) -> None:
+    """At the booking desk a ring is the call, whether its windows change or not."""
+    pictures = day_view.before_and_after(played, "max-change", 0)[:1]
+    for ring in ("windows changed", "this call"):
+        figure = rides_day.routes_figure(played.world.city, pictures, ring=ring)
+        assert ring in [text.get_text() for text in figure.legends[0].get_texts()]
 
 
 def test_windows_as_asked_agreed_and_served(played: Contest) -> None:

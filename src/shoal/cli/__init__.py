@@ -8,12 +8,13 @@ from __future__ import annotations
 import difflib
 import json
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from shoal.cli.cage2 import cage2, leaderboard_lines
-from shoal.cli.parsing import named, parse, switch, unalias
+from shoal.cli.parsing import named, parse, plain_warnings, switch, unalias
 from shoal.cli.rides import rides
 from shoal.cli.rides_evaluate import evaluate as evaluate_rides
 from shoal.cli.rides_evaluate import is_rides
@@ -38,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         near = difflib.get_close_matches(name, COMMANDS, 1)
         _fail(f"unknown command {name!r}" + (f"; did you mean {near[0]!r}?" if near else "") + "\n\n" + _usage(), 2)
     as_json, rest = switch(rest, "--json")
+    warnings.showwarning = plain_warnings()
     try:
         sys.exit(COMMANDS[name][0](rest, as_json))
     except (ValueError, FileNotFoundError, FileExistsError, ImportError) as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 ALIASES = {
@@ -55,6 +57,18 @@ def switch(args: list[str], flag: str) -> tuple[bool, list[str]]:
 def named(args: list[str], flag: str) -> list[str]:
     """A first argument without a flag gets one: `evaluate RUN` is `evaluate --run RUN`."""
     return [flag, *args] if args and not args[0].startswith("-") else args
+
+
+def plain_warnings() -> Callable[..., None]:
+    """`warnings.showwarning` of the command line: one plain line, once, in place of a line of source code."""
+    said: set[str] = set()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        if str(message) not in said:
+            said.add(str(message))
+            print(f"shoal: note: {message}", file=sys.stderr, flush=True)
+
+    return show
 
 
 def gives_budget(args: list[str]) -> bool:

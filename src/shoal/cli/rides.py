@@ -62,6 +62,8 @@ def city(args: list[str], as_json: bool) -> int:
         f"{found['name']}: {found['zones']} zones, depot {found['depot']}; {found['median_min']:.1f} minutes apart in "
         f"the median, {found['max_min']:.1f} at most; there and back differ by {found['asymmetry_percent']:.1f} %"
     )
+    if drawn.invented:
+        print("no coordinates were given: the picture is laid out by travel times; --zones gives every zone its place")
     print(f"picture  {path}")
     return 0
 
@@ -82,14 +84,20 @@ class DayArgs:
     """A CSV of zone names and coordinates for --city."""
     riders: str = ""
     """A CSV of riders; default: a population drawn from --population-seed."""
+    trips: str = ""
+    """A CSV of the trips that --riders make; default: drawn from home and occupation."""
     population: int = 300
-    """Riders, a fifth of them held out for evaluation."""
+    """Riders; a fifth of them is held out for evaluation where that is enough for a day."""
     population_seed: int = 0
     """Seed of the population."""
     out: str = "rides-day.png"
     """File for the map (.png or .svg)."""
     csv: str = ""
     """File for the requests, as shoal rides offer --day reads them."""
+
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise ValueError(f"expected --seed as a whole number of at least 0, got {self.seed}")
 
 
 def day(args: list[str], as_json: bool) -> int:
@@ -103,14 +111,14 @@ def day(args: list[str], as_json: bool) -> int:
     from shoal.tasks.rides.view import day_rows
     from shoal.tasks.rides.world import make_world
 
-    names = ("customers", "city", "zones", "riders", "population", "population_seed")
+    names = ("customers", "city", "zones", "riders", "trips", "population", "population_seed")
     world = make_world(RidesOptions(**{name: getattr(given, name) for name in names}))
     drawn = world.days(given.split).draw(given.seed)
     figure = Figure(figsize=(10, 8), layout="constrained")
     draw_day(figure.subplots(), world.city, drawn)
     path = _save(figure, given.out)
     if given.csv:
-        write_day(drawn, given.csv, world.city)
+        write_day(drawn, given.csv, world.city, world.riders)
     rows = day_rows(world.city, drawn, world.riders)
     if as_json:
         print(json.dumps({"seed": given.seed, "requests": rows, "picture": str(path), "csv": given.csv or None}))
@@ -189,7 +197,7 @@ def offer(args: list[str], as_json: bool) -> int:
     if given.picture:
         from shoal.figures.rides_day import routes_figure
 
-        _save(routes_figure(desk.world.city, data["pictures"]), given.picture)
+        _save(routes_figure(desk.world.city, data["pictures"], ring="this call"), given.picture)
     del data["pictures"]
     print(json.dumps(data, allow_nan=False) if as_json else "\n".join(offer_lines(data)))
     if given.picture and not as_json:

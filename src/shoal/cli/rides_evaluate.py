@@ -18,10 +18,10 @@ class ContestArgs:
 
     policy: tuple[str, ...] = ()
     """Baselines to play: none, random, everything, fixed, max-change, max-expected, myopic, myopic:pooled, lookahead,
-    taught, rollout, informed, hindsight. Beside a run, none, max-change, myopic (both prices) and lookahead
-    are played anyway."""
+    lookahead:pooled, taught, rollout, informed, hindsight (docs/rides.md says what each is). Beside a run, none,
+    max-change, and myopic and lookahead with both prices are played anyway."""
     days: int = 900
-    """Held-out days."""
+    """Held-out days: 900 for a verdict (an hour and more with the reference), 60 for a first look."""
     seed: int = 0
     """Seed of the evaluation stream."""
     reference: bool = True
@@ -94,6 +94,8 @@ def _evaluate_policies(args: list[str], as_json: bool) -> int:
     Both = dataclasses.make_dataclass("Both", kinds, frozen=True, namespace={"__doc__": ContestArgs.__doc__})
     both: Any = parse(Both, args, "shoal evaluate rides", Both(ContestArgs(), RidesOptions()))
     given = both.contest
+    if not given.policy and any(arg.partition("=")[0] == "--policy" for arg in args):
+        raise ValueError("expected at least one policy after --policy, such as myopic, got none")
     results, pictures = evaluate_policies(
         given.policy or ("myopic",), both.world, **_settings(given), pictures=given.pictures or None
     )

@@ -84,6 +84,9 @@ def _resumed(resume: str, args: list[str], reshard: bool) -> Any:
 
 
 def _say_what_next(result: Any) -> None:
+    from shoal.runs.store import Run
+    from shoal.tasks import evaluations
+
     mean = "-" if result.mean_return is None else f"{result.mean_return:,.1f}"
     print(f"{result.status}: {result.reason}")
     print(
@@ -94,6 +97,8 @@ def _say_what_next(result: Any) -> None:
         print(f"{result.restarts} environments were restarted after faults: see {result.run}/events.jsonl")
     print(f"run      {result.run}")
     print(f"report   {result.run}/report.html")
-    print(f"next     shoal evaluate {result.run}")
+    for number, (flags, words) in enumerate(evaluations(Run.open(result.run, Path()).config["task"])):
+        command = f"shoal evaluate {result.run} {flags}".rstrip()
+        print(f"{'         ' if number else 'next     '}{command}" + (f"   ({words})" if words else ""))
     if result.status == "interrupted":
         print(f"         shoal train --resume {result.run}")

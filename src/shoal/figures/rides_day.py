@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shoal.figures.curves import LABEL, MUTED
-from shoal.figures.rides_map import draw_land, spread
+from shoal.figures.rides_map import FEW_ZONES, draw_land, draw_names, spread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,6 +30,8 @@ PICKUP, DROPOFF, EXTRA = "#1f6f8b", "#b5651d", 0.35
 def draw_routes(ax: Axes, city: City, data: Mapping[str, Any]) -> None:
     """Every vehicle's way through the day: filled dots are pickups, squares dropoffs, a red ring an agreed change."""
     draw_land(ax, city)
+    if city.zones <= FEW_ZONES:
+        draw_names(ax, city)
     moved = set(data["moved"])
     stops = [stop for line in data["routes"] for stop in line["stops"]]
     zones = [zone for line in data["routes"] for zone in line["zones"][1:-1]]
@@ -73,8 +75,10 @@ def _arrows(ax: Axes, way: Any, colour: str) -> None:
             )  # fmt: skip
 
 
-def routes_figure(city: City, pictures: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
-    """The days side by side on the same map."""
+def routes_figure(
+    city: City, pictures: Sequence[Mapping[str, Any]], title: str = "", ring: str = "windows changed"
+) -> Figure:
+    """The days side by side on the same map; `ring` says what a red ring stands for."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
@@ -94,7 +98,7 @@ def routes_figure(city: City, pictures: Sequence[Mapping[str, Any]], title: str 
             mec=RING,
             mew=1.8,
             linestyle="",
-            label="windows changed",
+            label=ring,
         ),
     ]
     used = sorted({v for data in pictures for v, line in enumerate(data["routes"]) if line["stops"]})
@@ -150,7 +154,8 @@ def _every(hours: int) -> Any:
 def _answer(row: Mapping[str, Any]) -> tuple[str, str]:
     asked = [f"{row[f'{way}_min']} {way}" for way in ("earlier", "later") if row[f"{way}_min"]]
     words = " + ".join(asked)
-    return {"none": ("", LABEL), "yes": (f"agreed: {words}", RING), "no": (f"refused: {words}", LABEL)}[row["answer"]]
+    said = {"none": ("", LABEL), "yes": (f"agreed: {words} min", RING), "no": (f"refused: {words} min", LABEL)}
+    return said[row["answer"]]
 
 
 def windows_figure(rows: Sequence[Mapping[str, Any]], title: str = "") -> Figure:

@@ -21,6 +21,7 @@ class Task:
     settings: str = (
         ""  # "module:function" from those options to settings that follow from them, below flags given by hand
     )
+    evaluations: tuple[tuple[str, str], ...] = (("", ""),)  # flags of `shoal evaluate RUN`, and what they are for
 
 
 TASKS = {
@@ -32,6 +33,10 @@ TASKS = {
             make="shoal.tasks.rides.options:environment",
             options="shoal.tasks.rides.options:RidesOptions",
             settings="shoal.tasks.rides.options:settings",
+            evaluations=(
+                ("--days 60 --reference-iterations 200 --reference-seeds 1", "a first look, some minutes"),
+                ("--days 900", "a verdict: an hour and more"),
+            ),
         ),
         Task(
             "cage2",
@@ -53,6 +58,16 @@ def environment(task: str, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]
     """What `make_vec` takes for a task, and the arguments that are still to be given to it."""
     place = TASKS[task].make if task in TASKS else ""
     return (_load(place)(**kwargs), {}) if place else (task, kwargs)
+
+
+def evaluations(task: str) -> tuple[tuple[str, str], ...]:
+    """How a run of this task may be evaluated, the quickest way first: flags, and what they are for."""
+    return TASKS[task].evaluations if task in TASKS else Task.evaluations
+
+
+def quickest(task: str) -> str:
+    """The flags of the quickest evaluation."""
+    return evaluations(task)[0][0]
 
 
 def options_class(task: str) -> type[Any] | None:

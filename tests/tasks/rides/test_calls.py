@@ -55,11 +55,15 @@ def test_agreed_changes_and_strangers(tmp_path: Path, world: World) -> None:
         (HEADER, ROW.replace("medical", "fun"), "row 2, column purpose: expected one of work, medical"),
         (HEADER, ROW.replace("9:00", "9.00"), "row 2, column pickup_open: expected a time of day"),
         (HEADER, ROW.replace("5,", "300,", 1), "row 2, column rider: expected a rider's number from 0 to 299"),
-        (HEADER, f"{ROW}\n{ROW}", "row 3, column rider: expected every rider at most once"),
+        (
+            HEADER,
+            f"{ROW}\n{ROW}",
+            "row 3, column pickup_open: expected a ride that begins at 9:45 or later",
+        ),
         (HEADER, ROW.replace("9:45", "9:05"), "row 2, column dropoff_close: expected "),
         (f"{HEADER},earlier_min", f"{ROW},15", "row 2, column earlier_min: expected one of 30, 20, 10, 0, got '15'"),
         (f"{HEADER},size", f"{ROW},7", "row 2, column size: expected a party from 1 to 6, got '7'"),
-        (f"{HEADER},colour", f"{ROW},red", "row 1, column 9: expected one of the columns"),
+        (f"{HEADER},earlier", f"{ROW},20", "row 1, column 9: expected the column 'earlier_min', or a name less like"),
     ],
 )
 def test_bad_files_are_refused_where_they_are_bad(
@@ -127,3 +131,23 @@ def test_rows_count_as_a_spreadsheet_does(tmp_path: Path, world: World) -> None:
     booked, _ = find_call(world, "", "pickup=1, dropoff=2, purpose=work, pickup_open=9:00", None)
     assert len(booked) == 0
     assert np.asarray(booked.requests).shape == (0,)
+
+
+def test_out_and_back(tmp_path: Path, world: World) -> None:
+    """A rider's second ride is booked and called for; what was agreed of the first counts, and so does the call."""
+    back = "5,Noe Valley 1,Mission 2,medical,10:00,10:30,10:15,10:45"
+    rows = [f"{HEADER},later_min,note", f"{ROW},10,wheelchair", f"{back},0,"]
+    path = tmp_path / "day.csv"
+    path.write_text("\n".join(rows))
+    booked = load_booked(path, world.city, world.riders, 6)
+    assert booked.rider.tolist() == [5, 5]
+    assert booked.own == ({"note": "wheelchair"}, {"note": ""})
+    path.write_text("\n".join(rows).replace(",10,", ",20,"))  # under way until 10:05 if the pickup is at the last
+    with pytest.raises(ValueError, match="row 3, column pickup_open: expected a ride that begins at 10:05 or later"):
+        load_booked(path, world.city, world.riders, 6)
+    path.write_text("\n".join(rows[:2]))
+    call = "rider=5, pickup=Noe Valley 1, dropoff=Mission 2, purpose=medical, pickup_open="
+    booked, (_, rider, _) = find_call(world, str(path), f"{call}10:00", None)
+    assert (len(booked), rider) == (1, 5)
+    with pytest.raises(ValueError, match=r"--request, column pickup_open: expected a ride .* \(row 2;"):
+        find_call(world, str(path), f"{call}9:30", None)

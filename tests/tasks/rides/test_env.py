@@ -205,7 +205,7 @@ def test_wrong_actions_are_refused(actions, words):
     [
         ({"vehicles": 0}, "vehicles"),
         ({"customers": 0}, "customers"),
-        ({"customers": 241}, "customers"),
+        ({"customers": 301}, "customers"),
         ({"epsilon": 1.5}, "epsilon"),
         ({"type_mix": (1, 2)}, "type-mix"),
         ({"start_temperature": 0.0}, "start-temperature"),
@@ -215,3 +215,14 @@ def test_impossible_options_are_refused_by_name(options, words):
     """Zero vehicles, more customers than riders and the like are errors before anything runs."""
     with pytest.raises(ValueError, match=words):
         make(2, **options)
+
+
+def test_a_reset_of_nobody_is_refused_and_look_shows_the_same_again():
+    """A mask without True means nothing on any backend; who only wants to see the requests again asks `look`."""
+    env = make(2)
+    observations, _ = env.reset(seed=1)
+    with pytest.raises(ValueError, match=r"reset_mask: expected at least one True, got none; look\(\)"):
+        env.reset(options={"reset_mask": np.zeros(2, bool)})
+    again = env.look()
+    assert all(np.array_equal(observations[name], again[name]) for name in observations)
+    env.close()

@@ -176,7 +176,8 @@ def test_minutes_for_seconds_are_noticed(write: Write) -> None:
 @pytest.mark.parametrize(
     ("row", "column", "cell", "expected"),
     [
-        (1, 2, "x", ", row 1, column 2: expected one of the columns name, x_km, y_km, depot, home,"),
+        (1, 2, "x", ", row 1: expected a column 'x_km', got only name, x, y_km, depot"),
+        (1, 4, "depots", ", row 1, column 4: expected the column 'depot', or a name less like it, got 'depots'"),
         (1, 3, "x_km", ", row 1, column 3: expected every column once, got 'x_km' again"),
         (3, 2, "west", ", row 3, column x_km: expected a number, got 'west'"),
         (3, 1, "North", ", row 3, column name: expected every zone once, got 'North' again"),
@@ -257,13 +258,14 @@ def test_what_riders_do_not_say_is_drawn_from_the_seed(write: Write, town: City)
 @pytest.mark.parametrize(
     ("row", "column", "cell", "expected"),
     [
-        (3, 1, "7", "row 3, column rider: expected 1: riders are numbered from 0 in the order of the rows, got '7'"),
+        (3, 1, "0", "row 3, column rider: expected every rider once, got '0' again, as in row 2"),
+        (3, 1, "", "row 3, column rider: expected a number or a name that tells the rider apart, got ''"),
         (2, 2, "old", "row 2, column age: expected one of 18-34, 35-54, 55-69, 70+, got 'old'"),
         (4, 3, "chef", "row 4, column occupation: expected one of office, shift, student,"),
         (4, 4, "", "row 4, column income: expected one of low, middle, high, got ''"),
         (4, 5, "Mars", "row 4, column home: expected a zone of town: a name such as 'North' or a number from 0"),
         (4, 5, "3", "row 4, column home: expected a zone of town: a name such as 'North' or a number from 0"),
-        (1, 5, "house", "row 1, column 5: expected one of the columns rider, age,"),
+        (1, 5, "house", "row 1: expected a column 'home', got only rider, age, occupation, income, house"),
     ],
 )
 def test_bad_riders(write: Write, town: City, row: int, column: int, cell: str, expected: str) -> None:
@@ -371,7 +373,7 @@ def test_a_day_survives_the_disk(tmp_path: Path, named: bool) -> None:
     ("row", "column", "cell", "expected"),
     [
         (2, 1, "3", "row 2, column rider: expected a rider's number from 0 to 2, got '3'"),
-        (3, 1, "1", "row 3, column rider: expected every rider once a day, got rider 1 again, as in row 2"),
+        (2, 5, "7:60", "row 2, column pickup_open: expected a time of day such as 7:30 or 7:30:15, got '7:60'"),
         (2, 2, "Mars", "row 2, column pickup: expected a zone of town: a name such as 'North' or a number from 0"),
         (2, 3, "South", "row 2, column dropoff: expected another zone than the pickup's, got 'South'"),
         (3, 4, "party", "row 3, column purpose: expected one of work,"),
@@ -425,12 +427,87 @@ def test_optional_columns_of_a_day(write: Write, town: City, people: Riders) -> 
         assert found == f"{path}, row 3, {expected}"
 
 
-def test_more_requests_than_riders(write: Write, town: City, people: Riders) -> None:
-    """Each rider travels once a day."""
+def test_out_and_back_on_one_day(write: Write, town: City, people: Riders) -> None:
+    """A rider may book several rides that cannot meet, more than there are riders; an overlap is refused by its row."""
+    header, out, other = REQUESTS.strip().split("\n")
+    back = "1,North,South,school,8:10,8:40,8:20,8:50"  # the way out ends by 8:10
+    shopping = [f"2,North,South,shopping,{hour}:00,{hour}:30,{hour}:10,{hour}:40" for hour in (10, 12)]
+    path = write("day.csv", "\n".join([header, out, other, back, *shopping]))
+    day = load_requests(path, town, people)
+    assert day.rider.tolist() == [1, 0, 1, 2, 2]
+    text = "\n".join([header, out, other, back.replace("8:10", "8:05")])
+    assert complaint(lambda: load_requests(write("day.csv", text), town, people)) == (
+        f"{path}, row 4, column pickup_open: expected a ride that begins at 8:10 or later, or ends by 7:30, since the "
+        "same rider may be under way between (row 2; leave `rider` empty for somebody else), got one from 8:05 to 8:50"
+    )
+
+
+# -- as spreadsheets and offices write them -----------------------------------------------------------
+
+
+def test_semicolons_and_decimal_commas(write: Write) -> None:
+    """A spreadsheet of half of Europe: the same city, and a comma that is no decimal mark stays."""
+    zones = "name;x_km;y_km\nNorth, upper;0,5;1\nMiddle;0;-0,25\nSouth;0;-1\n"
+    city = load_city(write("m.csv", MATRIX.replace(",", ";").replace("200", "199,5")), write("z.csv", zones))
+    assert city.travel_s.tolist() == [[0, 200, 400], [250, 0, 300], [410, 310, 0]]
+    assert (city.zone_names[0], city.x_km[0], city.y_km[1]) == ("North, upper", 0.5, -0.25)
+
+
+def test_columns_of_ones_own_change_nothing(write: Write, town: City, people: Riders) -> None:
+    """A telephone number and a note are no reason to refuse; a slip in the name of a known column is."""
     rows = REQUESTS.strip().split("\n")
-    path = write("day.csv", "\n".join([*rows, rows[1], rows[2]]))
+    cells = ["phone,wheelchair", "555-1,yes", "555-2,no"]
+    path = write("day.csv", "\n".join(f"{row},{own}" for row, own in zip(rows, cells, strict=True)))
+    plain = load_requests(write("plain.csv", REQUESTS), town, people)
+    assert (load_requests(path, town, people).requests == plain.requests).all()
+    path = write("day.csv", "\n".join(f"{row},{own}" for row, own in zip(rows, ("sizes", "2", "2"), strict=True)))
     assert complaint(lambda: load_requests(path, town, people)).endswith(
-        "expected at most 3 requests, one for every rider, got 4"
+        "row 1, column 9: expected the column 'size', or a name less like it, got 'sizes'"
+    )
+
+
+def test_riders_by_name(write: Write, town: City, tmp_path: Path) -> None:
+    """Any text tells riders apart, in trips and bookings too, and is written again; numbers need no order."""
+    for names in (["R-7", "Ann", "R-3"], ["3", "1", "2"]):
+        lines = [f"{name},70+,retired,low,North" for name in names]
+        trips = [f"{name},North,South,medical,9:00" for name in names]
+        riders = load_riders(
+            write("r.csv", "\n".join(["rider,age,occupation,income,home", *lines])),
+            town,
+            write("t.csv", "\n".join(["rider,pickup,dropoff,purpose,pickup_open", *trips])),
+        )
+        assert riders.name.tolist() == names
+        text = REQUESTS.replace("\n1,", f"\n{names[2]},").replace("\n0,", f"\n{names[0]},")
+        day = load_requests(write("day.csv", text), town, riders)
+        assert day.rider.tolist() == [2, 0]
+        write_day(day, tmp_path / "again.csv", town, riders)
+        assert load_requests(tmp_path / "again.csv", town, riders).rider.tolist() == [2, 0]
+        write_riders(riders, town, tmp_path / "r2.csv", tmp_path / "t2.csv")
+        assert load_riders(tmp_path / "r2.csv", town, tmp_path / "t2.csv").name.tolist() == names
+        path = write("day.csv", text.replace(f"\n{names[0]},", "\nAnnie,"))
+        found = complaint(lambda path=path, riders=riders: load_requests(path, town, riders))
+        assert "row 3, column rider: expected a rider of the riders' file, got 'Annie'" in found
+
+
+def test_ages_in_years(write: Write, town: City) -> None:
+    """A number of years is its age group; what is neither is refused as before."""
+    header = "rider,age,occupation,income,home"
+    ages = {"12": 0, "34": 0, "35": 1, "54": 1, "55": 2, "69": 2, "70": 3, "101": 3, "70+": 3}
+    rows = [f"{at},{age},retired,low,North" for at, age in enumerate(ages)]
+    assert load_riders(write("r.csv", "\n".join([header, *rows])), town).age.tolist() == list(ages.values())
+    for age in ("121", "-5", "old"):
+        path = write("r.csv", f"{header}\n0,{age},retired,low,North\n")
+        assert "column age: expected one of 18-34" in complaint(lambda path=path: load_riders(path, town))
+
+
+def test_an_unknown_zone_says_what_to_do(write: Write, town: City, people: Riders) -> None:
+    """A slip gets the name that was meant; a zone of one's own town, in San Francisco, gets the command."""
+    path = write("day.csv", REQUESTS.replace("South", "Souht"))
+    assert complaint(lambda: load_requests(path, town, people)).endswith("got 'Souht'; did you mean 'South'?")
+    path = write("day.csv", REQUESTS.replace("South", "Marktplatz"))
+    assert complaint(lambda: load_requests(path, san_francisco(), draw_riders(san_francisco()))).endswith(
+        "got 'Marktplatz'. In a town of your own, train there first: "
+        "shoal train rides --city MATRIX.csv --zones ZONES.csv"
     )
 
 

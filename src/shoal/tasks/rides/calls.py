@@ -10,10 +10,17 @@ import numpy as np
 from shoal.tasks.rides.answers import PURPOSES
 from shoal.tasks.rides.city import City
 from shoal.tasks.rides.days import open_windows
-from shoal.tasks.rides.files import WINDOWS, Zones, check_windows, read_ways
+from shoal.tasks.rides.files import WINDOWS, Names, UnderWay, Zones, check_windows, read_ways
 from shoal.tasks.rides.offer import Booked
 from shoal.tasks.rides.riders import Riders
-from shoal.tasks.rides.routing.problem import EARLIER_MIN, LATER_MIN, NO_CHANGE, REQUEST
+from shoal.tasks.rides.routing.problem import (
+    EARLIER_MIN,
+    LATER_MIN,
+    NO_CHANGE,
+    OFFER_EARLIER_MIN,
+    OFFER_LATER_MIN,
+    REQUEST,
+)
 from shoal.tasks.rides.tables import Table, refuse
 from shoal.tasks.rides.world import World
 
@@ -26,22 +33,23 @@ UNKNOWN = -1  # a rider of whom nothing is known
 def load_booked(path: Path | str, city: City, riders: Riders, capacity: int) -> Booked:
     """The bookings of a day, in booking order: the columns of a requests file, and what was agreed.
 
-    `rider` may be empty for somebody who is not among the riders; `earlier_min` and `later_min` may be left out.
+    `rider` may be empty for somebody who is not among the riders; `earlier_min` and `later_min` may be left out. A
+    rider may book several rides that cannot meet, such as out and back.
     """
     table = Table(path, COLUMNS, ("size", "mood", "seed", *AGREED))
     rows = [_read(table, row, city, riders, capacity) for row in range(len(table))]
     requests = np.zeros(len(rows), REQUEST)
     rider, purpose = np.zeros(len(rows), np.int32), np.zeros(len(rows), np.int8)
     agreed = np.full(len(rows), NO_CHANGE, np.int8)
-    seen: dict[int, int] = {}
+    under_way = UnderWay()
     for row, (request, who, why) in enumerate(rows):
         requests[row], rider[row], purpose[row] = request, who, why
-        if who != UNKNOWN and who in seen:
-            table.refuse(row, "rider", "every rider at most once a day", f"rider {who} as in row {seen[who] + 2}")
-        seen[who] = row
         if AGREED[0] in table or AGREED[1] in table:
             agreed[row] = _agreed(table, row)
-    return Booked(requests, rider, purpose, agreed)
+        if who != UNKNOWN:
+            change = int(OFFER_EARLIER_MIN[agreed[row]]), int(OFFER_LATER_MIN[agreed[row]])
+            under_way.add(table, row, who, request, *change)
+    return Booked(requests, rider, purpose, agreed, tuple(table.others(row) for row in range(len(table))))
 
 
 def parse_call(text: str, city: City, riders: Riders, capacity: int) -> tuple[Any, int, int]:
@@ -85,7 +93,7 @@ class _Line(Table):
 def _read(table: Table, row: int, city: City, riders: Riders, capacity: int) -> tuple[Any, int, int]:
     who = UNKNOWN
     if table[row, "rider"]:
-        who = table.whole(row, "rider", 0, riders.count - 1, "a rider's number")
+        who = Names(riders.name).read(table, row)
     request = np.zeros(1, REQUEST)
     request["pickup"], request["dropoff"] = read_ways(table, row, Zones(city))
     request["size"] = table.whole(row, "size", 1, capacity, "a party") if "size" in table else 1
@@ -108,6 +116,15 @@ def _agreed(table: Table, row: int) -> int:
     return 4 * earlier + later
 
 
+def _check_free(booked: Booked, text: str, call: tuple[Any, int, int]) -> None:
+    """Refuse a call of somebody who may be under way then."""
+    line, under_way = _Line(text), UnderWay()
+    for row in np.flatnonzero(booked.rider == call[1]):
+        change = int(OFFER_EARLIER_MIN[booked.agreed[row]]), int(OFFER_LATER_MIN[booked.agreed[row]])
+        under_way.add(line, int(row), call[1], booked.requests[row], *change)
+    under_way.add(line, len(booked), call[1], call[0])
+
+
 def find_call(world: World, day: str, request: str, row: int | None) -> tuple[Booked, tuple[Any, int, int]]:
     """The day so far, and the call: (REQUEST record, rider, purpose). `row` counts as a spreadsheet does, from 2."""
     capacity = world.options.capacity
@@ -115,7 +132,10 @@ def find_call(world: World, day: str, request: str, row: int | None) -> tuple[Bo
         raise ValueError("--row: expected --day too, the file that the row is of")
     booked = load_booked(day, world.city, world.riders, capacity) if day else Booked.nothing()
     if row is None:
-        return booked, parse_call(request, world.city, world.riders, capacity)
+        call = parse_call(request, world.city, world.riders, capacity)
+        if call[1] != UNKNOWN:
+            _check_free(booked, request, call)
+        return booked, call
     if not 2 <= row <= len(booked) + 1:
         raise ValueError(f"--row: expected a row of 2 to {len(booked) + 1} of {day} (row 1 is the header), got {row}")
     at = row - 2

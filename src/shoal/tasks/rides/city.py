@@ -38,6 +38,7 @@ class City:
     attraction: Array | None = None  # float64[6, Z], rows as ATTRACTIONS, each summing to 1; None: all zones alike
     coast_km: Array | None = None  # float64[n, 2], an outline to draw
     roads: tuple[tuple[float, Array], ...] = ()  # km/h and float64[n, 2] in km, to draw
+    invented: bool = False  # the places are laid out from the travel times: nobody gave coordinates
 
     def __post_init__(self) -> None:
         zones = len(self.zone_names)

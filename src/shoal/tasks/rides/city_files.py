@@ -14,7 +14,7 @@ import numpy as np
 
 from shoal.tasks.rides.city import ATTRACTIONS, City, closed
 from shoal.tasks.rides.routing.problem import DAY_S
-from shoal.tasks.rides.tables import Table, read_cells, real, refuse, write_table
+from shoal.tasks.rides.tables import Notice, Table, read_cells, real, refuse, write_table
 
 Array = np.ndarray[Any, Any]
 
@@ -36,6 +36,7 @@ def load_city(matrix_csv: Path | str, zones_csv: Path | str | None = None) -> Ci
             f"{matrix_path}: {int(worse.sum())} of {worse.size} travel times are longer than a way round; the worst, "
             f"row {start + 1 + bool(names)}, column {end + 1 + bool(names)}: {travel_s[start, end]} s against "
             f"{repaired[start, end]} s. The shorter ways are used",
+            Notice,
             stacklevel=2,
         )
     if zones_csv is not None:
@@ -43,7 +44,8 @@ def load_city(matrix_csv: Path | str, zones_csv: Path | str | None = None) -> Ci
     x_km, y_km = _laid_out(repaired)
     round_trips_s = repaired.sum(axis=0, dtype=np.int64) + repaired.sum(axis=1, dtype=np.int64)
     zone_names = names or tuple(f"zone {zone}" for zone in range(len(repaired)))
-    return City(matrix_path.stem, repaired, x_km, y_km, int(np.argmin(round_trips_s)), zone_names)
+    depot = int(np.argmin(round_trips_s))
+    return City(matrix_path.stem, repaired, x_km, y_km, depot, zone_names, invented=True)
 
 
 def write_city(city: City, matrix_csv: Path | str, zones_csv: Path | str) -> None:
@@ -81,6 +83,7 @@ def _read_matrix(path: Path) -> tuple[Array, tuple[str, ...]]:
     if travel_s.max() <= 120:
         warnings.warn(
             f"{path}: the longest travel time is {travel_s.max()} seconds; if these are minutes, multiply them by 60",
+            Notice,
             stacklevel=3,
         )
     return travel_s, names

@@ -88,6 +88,22 @@ def shifts_named(name: str | None) -> list[str]:
     return [name]
 
 
+def _playable(shifts: list[str], options: RidesOptions, say: Callable[[str], None]) -> list[str]:
+    """Those of the shift tests that have riders enough: found out before hours are spent on the others."""
+    from shoal.tasks.rides.world import make_world
+
+    out = []
+    for name in shifts:
+        try:
+            make_world(replace(options, **SHIFTS.get(name, {}))).days("held_out")
+            out.append(name)
+        except ValueError as error:
+            if len(shifts) == 1:
+                raise
+            say(f"shift {name or 'base'} is left out: {error}")
+    return out
+
+
 def run_contests(
     entrants: dict[str, Entrant],
     options: RidesOptions,
@@ -104,7 +120,7 @@ def run_contests(
 
     `reference` makes a Reference for a Problem (a shift may change the fleet). `settings` go to `contest`.
     """
-    chosen = shifts_named(shift)
+    chosen = _playable(shifts_named(shift), options, say)
     state = histories_only(options) if flexibility is None else flexibility  # learned before the world changes
     results: dict[str, Any] = {}
     first: Contest | None = None
@@ -136,8 +152,9 @@ def table_lines(result: dict[str, Any]) -> list[str]:
     main, judge = ("reference", "reference") if priced else ("own", "own oracle")
     policies = result["policies"]
     width = max(12, *(len(name) + 2 for name in policies))
+    riders = "held-out riders" if result.get("held_out") != "days" else "riders known from training"
     lines = [
-        f"{result['about']}: {result['days']} held-out days, {result['customers']} held-out riders each, "
+        f"{result['about']}: {result['days']} held-out days, {result['customers']} {riders} each, "
         f"{result['vehicles']} vehicles, seed {result['seed']}",
         f"net gain = route minutes saved - {result['patience']:g} per minute agreed to - {result['refusal']:g} "
         "per refusal",

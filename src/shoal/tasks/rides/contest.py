@@ -172,7 +172,6 @@ def _play(
 ) -> dict[str, Array]:
     """One batch of whole days; the environment is asked for observations, and the bookings for everything else."""
     bookings = env.bookings
-    nobody = np.zeros(env.num_envs, np.bool_)
     observations, _ = env.reset(seed=seeds)
     for step in range(bookings.customers):
         chosen = np.asarray(policy(env, observations), np.int64)
@@ -180,7 +179,7 @@ def _play(
             _compare(env, chosen, real, offered, menu)
         bookings.book(chosen, env.options.iterations)
         if step + 1 < bookings.customers and offers:
-            observations, _ = env.reset(options={"reset_mask": nobody})  # nobody begins anew: only look
+            observations = env.look()
     plans, problem = bookings.plans, env.world.problem
     agreed = bookings.agreed_requests()
     boarded = [ride_s(timetable(problem, agreed[day], plans.routes(day))) for day in range(bookings.num_days)]

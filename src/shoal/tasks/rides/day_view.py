@@ -11,6 +11,7 @@ from shoal.tasks.rides.played import BASE, Contest
 from shoal.tasks.rides.routing.problem import NO_CHANGE, OFFER_EARLIER_MIN, OFFER_LATER_MIN, Problem
 from shoal.tasks.rides.scores import Bootstrap
 from shoal.tasks.rides.timetable import timetable
+from shoal.tasks.rides.vehicles import numbered_alike
 
 Array = np.ndarray[Any, Any]
 
@@ -33,13 +34,16 @@ def route_lines(problem: Problem, requests: Array, routes: Sequence[Sequence[int
 
 
 def before_and_after(contest: Contest, name: str, day: int) -> list[dict[str, Any]]:
-    """The same day without offers and as negotiated."""
+    """The same day without offers and as negotiated; a vehicle has the same place in both."""
     problem = contest.world.problem
     play = contest.played[name]
     moved = np.flatnonzero(play.accepted[day] & (play.offer[day] != NO_CHANGE))
     out = []
+    first = contest.played[BASE].routes(day)
     for title, one, ringed in (("without offers", contest.played[BASE], ()), (f"negotiated by {name}", play, moved)):
-        lines = route_lines(problem, one.requests[day], one.routes(day), ringed)
+        routes = one.routes(day)
+        routes = [routes[vehicle] for vehicle in numbered_alike(first, routes)]
+        lines = route_lines(problem, one.requests[day], routes, ringed)
         turned_away = int((~one.served[day]).sum())
         out.append({"title": title, "turned_away": turned_away, **lines})
     return out

@@ -50,7 +50,8 @@ class Days:
 
     `split` says which riders call. `type_mix` (four weights, as Kind) draws riders by type in these proportions instead
     of evenly, as far as there are riders of each type. `peak_s` (from, to) moves all pickups into these hours, in the
-    proportions of the day's demand there: a stress test of the fleet.
+    proportions of the day's demand there: a stress test of the fleet. With `again` there may be more requests than
+    riders: everybody calls once before anybody calls twice.
 
     >>> from shoal.tasks.rides.city import san_francisco
     >>> from shoal.tasks.rides.riders import draw_riders
@@ -69,15 +70,17 @@ class Days:
         *,
         type_mix: Sequence[float] | None = None,
         peak_s: tuple[int, int] | None = None,
+        again: bool = False,
     ) -> None:
         self.city, self.riders, self.customers, self.split = city, riders, customers, split
         self.type_mix, self.peak_s = type_mix, peak_s
         self.members = riders.members(split)  # int32[n]
-        if not 1 <= customers <= len(self.members):
+        if customers < 1 or not len(self.members) or (customers > len(self.members) and not again):
+            whose = "" if split == "all" else f"{split.replace('_', '-')} "
             raise ValueError(
-                f"expected 1 to {len(self.members)} customers a day, since a rider travels once a day and there are "
-                f"{len(self.members)} {split.replace('_', '-')} riders, got {customers}: ask for fewer customers or "
-                "draw more riders"
+                f"expected 1 to {len(self.members)} customers a day, since a rider calls once on a simulated day and "
+                f"there are {len(self.members)} {whose}riders, got {customers}: ask for fewer customers or take more "
+                "riders"
             )
         if max(riders.trip_pickup.max(), riders.trip_dropoff.max()) >= city.zones:
             raise ValueError(f"the riders' diaries name zones beyond the {city.zones} of {city.name}: another city's?")
@@ -93,7 +96,10 @@ class Days:
         keys = rng.random(len(self.members))
         if self._rate is not None:  # the first of exponential clocks with these rates (Efraimidis & Spirakis 2006)
             keys = -np.log1p(-keys) / self._rate
-        rider = self.members[np.argsort(keys)[:customers]]  # a random order, and random riders
+        order = np.argsort(keys)
+        if customers > len(order):  # whoever calls twice does so after everybody, in the same order
+            order = np.tile(order, -(-customers // len(order)))
+        rider = self.members[order[:customers]]  # a random order, and random riders
         draws = rng.random((customers, 5)).T
         trip = (draws[0] * riders.trip_count[rider]).astype(np.intp)
         which = rider * self._trips + trip

@@ -7,6 +7,7 @@ The reward telescopes exactly to the day's saving against the same day without o
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ from shoal.tasks.rides.options import RidesOptions
 from shoal.tasks.rides.rollout import future_values
 from shoal.tasks.rides.routing.oracle import RoutingOracle
 from shoal.tasks.rides.routing.problem import NO_CHANGE, NUM_OFFERS, OFFER_MIN
+from shoal.tasks.rides.tables import Notice
 from shoal.tasks.rides.world import World, make_world
 from shoal.vector.rng import mix
 from shoal.vector.seeding import Stream, episode_seed
@@ -61,14 +63,18 @@ class RidesVectorEnv(gym.vector.VectorEnv[Any, Any, Array]):
         *,
         threads: int = 1,
         stream: Stream = Stream.TRAIN,
+        again: bool = False,
     ) -> None:
+        """`again`: riders may call more than once a day, as they do at the booking desk."""
         if num_envs < 1:
             raise ValueError(f"num_envs: expected at least 1, got {num_envs}")
         self.options = options or RidesOptions()
         self.believed = self.options  # the world that futures are drawn from; a shift test changes only the real one
         self.num_envs, self.stream = num_envs, stream
         self.world = make_world(self.options)
-        self.days = self.world.days("train" if stream == Stream.TRAIN else "held_out")
+        if self.world.notice and not again:
+            warnings.warn(self.world.notice, Notice, stacklevel=1)  # of here: said once, however many are made
+        self.days = self.world.days("train" if stream == Stream.TRAIN else "held_out", again=again)
         self.oracle = RoutingOracle(self.world.problem, threads=threads)
         self.bookings = Bookings(self.world, num_envs, self.oracle)
         self.single_observation_space = observation_space(self.options.customers)
@@ -107,6 +113,10 @@ class RidesVectorEnv(gym.vector.VectorEnv[Any, Any, Array]):
         chosen = np.ones(self.num_envs, np.bool_) if mask is None else np.asarray(mask)
         if chosen.shape != (self.num_envs,) or chosen.dtype != np.bool_:
             raise ValueError(f"reset_mask: expected bool[{self.num_envs}], got {chosen.dtype}{list(chosen.shape)}")
+        if not chosen.any():
+            raise ValueError(
+                "reset_mask: expected at least one True, got none; look() shows the current requests again"
+            )
         if seed is None and self._seeds is None:
             seed = int(np.random.SeedSequence().generate_state(1, np.uint32)[0])
         if seed is not None:

@@ -8,18 +8,21 @@
 | trips | `rider`, `pickup`, `dropoff`, `purpose`, `pickup_open`: the riders' diaries |
 | requests | `rider`, `pickup`, `dropoff`, `purpose`, the four times of the windows; optional `size`, `mood`, `seed` |
 
-A zone is given by name or by number from 0, a time as H:MM or H:MM:SS.
+A zone is given by name or by number from 0, a rider by the text in the riders' file, a time as H:MM or H:MM:SS. Cells
+are separated by commas or semicolons; columns of other names are the user's own and change nothing.
 """
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from shoal.tasks.rides.answers import PURPOSES, Kind
-from shoal.tasks.rides.city import City
+from shoal.tasks.rides.city import City, san_francisco
 from shoal.tasks.rides.city_files import load_city, write_city
 from shoal.tasks.rides.days import SLOT_S, Day
 from shoal.tasks.rides.population import AGES, INCOMES, OCCUPATIONS, type_given_profile
@@ -33,6 +36,7 @@ __all__ = ["FileError", "load_city", "load_requests", "load_riders", "write_city
 
 KINDS = tuple(kind.name.lower() for kind in Kind)
 PROFILE = (("age", AGES), ("occupation", OCCUPATIONS), ("income", INCOMES))
+AGE_FROM, OLDEST = (35, 55, 70), 120  # years with which the later age groups begin
 TRIP_COLUMNS = ("rider", "pickup", "dropoff", "purpose", "pickup_open")
 WINDOWS = ("pickup_open", "pickup_close", "dropoff_open", "dropoff_close")
 PARTY = 99  # the most that a file may ask for; the fleet's capacity is checked when it is known
@@ -48,27 +52,84 @@ class Zones:
 
     def read(self, table: Table, row: int, column: str) -> int:
         """The zone of a cell."""
-        zone = self._number.get(table[row, column])
+        cell = table[row, column]
+        zone = self._number.get(cell)
         if zone is None:
-            known = f"a zone of {self._city.name}: a name such as {self._city.zone_names[0]!r}"
-            table.refuse(row, column, f"{known} or a number from 0 to {self._city.zones - 1}")
+            names = self._city.zone_names
+            near = difflib.get_close_matches(cell, names, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            if not near and self._city is san_francisco():
+                hint = (
+                    ". In a town of your own, train there first: shoal train rides --city MATRIX.csv --zones ZONES.csv"
+                )
+            known = f"a zone of {self._city.name}: a name such as {names[0]!r} or a number from 0 to {len(names) - 1}"
+            table.refuse(row, column, known, f"{cell!r}{hint}")
         return zone
 
 
+class Names:
+    """Riders by what their file calls them."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._number = {str(name): rider for rider, name in enumerate(names)}
+        self._numbered = all(name == str(rider) for name, rider in self._number.items())
+
+    def read(self, table: Table, row: int, column: str = "rider") -> int:
+        """The number of a cell's rider."""
+        cell = table[row, column]
+        rider = self._number.get(cell)
+        if rider is None:
+            last = len(self._number) - 1
+            known = f"a rider's number from 0 to {last}" if self._numbered else "a rider of the riders' file"
+            near = [] if self._numbered else difflib.get_close_matches(cell, self._number, 1)
+            table.refuse(row, column, known, repr(cell) + (f"; did you mean {near[0]!r}?" if near else ""))
+        return rider
+
+
+class UnderWay:
+    """When each rider may be under way: nobody can ride twice at the same time, but out and back is fine."""
+
+    def __init__(self) -> None:
+        self._taken: dict[int, list[tuple[int, int, int]]] = {}  # by rider: from, to, row
+
+    def add(self, table: Table, row: int, rider: int, request: Any, earlier_min: int = 0, later_min: int = 0) -> None:
+        """Note a ride from its pickup's opening to its dropoff's closing, with what was agreed; refuse an overlap."""
+        begin_s, end_s = under_way_s(request, earlier_min, later_min)
+        for other_begin_s, other_end_s, other in self._taken.setdefault(rider, []):
+            if begin_s < other_end_s and other_begin_s < end_s:
+                table.refuse(
+                    row,
+                    "pickup_open",
+                    f"a ride that begins at {clock(other_end_s)} or later, or ends by {clock(other_begin_s)}, since "
+                    f"the same rider may be under way between (row {other + 2}; leave `rider` empty for somebody else)",
+                    f"one from {clock(begin_s)} to {clock(end_s)}",
+                )
+        self._taken[rider].append((begin_s, end_s, row))
+
+
+def under_way_s(request: Any, earlier_min: Any = 0, later_min: Any = 0) -> tuple[Any, Any]:
+    """From when to when a rider may be under way, in seconds, whatever an agreed change does to the windows."""
+    return request["pickup_open"] - 60 * earlier_min, request["dropoff_close"] + 60 * later_min
+
+
 def load_riders(path: Path | str, city: City, trips: Path | str | None = None, seed: int = 0) -> Riders:
-    """Riders of the user's own, in the order of their numbers.
+    """Riders of the user's own, in the order of the file. `rider` is any text that tells them apart.
 
     What a file does not say is drawn from `seed`: types given the profile, diaries given home and occupation. Without a
     column `held_out`, the last fifth is held out.
     """
     table = Table(path, ("rider", "age", "occupation", "income", "home"), ("type", "effect", "held_out"))
     zones, count = Zones(city), len(table)
-    for row in range(count):
-        if table[row, "rider"] != str(row):
-            table.refuse(row, "rider", f"{row}: riders are numbered from 0 in the order of the rows")
+    names = [table[row, "rider"] for row in range(count)]
+    first = {name: row for row, name in reversed(list(enumerate(names)))}
+    for row, name in enumerate(names):
+        if not name:
+            table.refuse(row, "rider", "a number or a name that tells the rider apart")
+        if first[name] != row:
+            table.refuse(row, "rider", "every rider once", f"{name!r} again, as in row {first[name] + 2}")
     codes = {
-        column: np.array([table.choice(row, column, names) for row in range(count)], np.int8)
-        for column, names in PROFILE
+        column: np.array([_code(table, row, column, choices) for row in range(count)], np.int8)
+        for column, choices in PROFILE
     }
     home = np.array([zones.read(table, row, "home") for row in range(count)], np.int32)
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(2,))))
@@ -82,15 +143,24 @@ def load_riders(path: Path | str, city: City, trips: Path | str | None = None, s
     if "held_out" in table:
         held_out = np.array([table.whole(row, "held_out", 0, 1) == 1 for row in range(count)])
     drawn = draw_diaries(city, rng, home, codes["occupation"])
-    diaries = drawn if trips is None else _load_trips(Path(trips), city, count)
-    return Riders(**codes, home=home, kind=kind.astype(np.int8), effect=effect, held_out=held_out, **diaries)
+    diaries = drawn if trips is None else _load_trips(Path(trips), city, names)
+    hidden: dict[str, Any] = {"kind": kind.astype(np.int8), "effect": effect, "held_out": held_out}
+    return Riders(**codes, home=home, **hidden, **diaries, name=np.array(names))
 
 
-def _load_trips(path: Path, city: City, count: int) -> dict[str, Array]:
-    table, zones = Table(path, TRIP_COLUMNS), Zones(city)
-    diaries: list[list[tuple[int, int, int, int]]] = [[] for _ in range(count)]
+def _code(table: Table, row: int, column: str, choices: Sequence[str]) -> int:
+    """The position of a profile's word; an age may be given in years."""
+    cell = table[row, column]
+    if column == "age" and cell.isascii() and cell.isdigit() and int(cell) <= OLDEST:
+        return sum(int(cell) >= years for years in AGE_FROM)
+    return table.choice(row, column, choices)
+
+
+def _load_trips(path: Path, city: City, names: list[str]) -> dict[str, Array]:
+    table, zones, riders = Table(path, TRIP_COLUMNS), Zones(city), Names(names)
+    diaries: list[list[tuple[int, int, int, int]]] = [[] for _ in names]
     for row in range(len(table)):
-        rider = table.whole(row, "rider", 0, count - 1, "a rider's number")
+        rider = riders.read(table, row)
         pickup, dropoff = read_ways(table, row, zones)
         slot, rest = divmod(table.time_s(row, "pickup_open"), SLOT_S)
         if rest or slot >= SLOTS:
@@ -98,7 +168,7 @@ def _load_trips(path: Path, city: City, count: int) -> dict[str, Array]:
         diaries[rider].append((pickup, dropoff, table.choice(row, "purpose", PURPOSES), slot))
     for rider, diary in enumerate(diaries):
         if not diary:
-            refuse(path, "at least one trip of every rider", f"none of rider {rider}")
+            refuse(path, "at least one trip of every rider", f"none of rider {names[rider]}")
     most = max(len(diary) for diary in diaries)
     filled = np.array([diary + diary[-1:] * (most - len(diary)) for diary in diaries])  # [R, T, 4]
     pickup_zones, dropoff_zones, purpose, slots = filled.transpose(2, 0, 1)
@@ -120,11 +190,11 @@ def write_riders(riders: Riders, city: City, path: Path | str, trips: Path | str
     for rider in range(riders.count):
         profile = [names[getattr(riders, column)[rider]] for column, names in PROFILE]
         hidden = [KINDS[riders.kind[rider]], float(riders.effect[rider]), int(riders.held_out[rider])]
-        rows.append([rider, *profile, city.zone_names[riders.home[rider]], *hidden])
+        rows.append([riders.name[rider], *profile, city.zone_names[riders.home[rider]], *hidden])
         for trip in range(riders.trip_count[rider]):
             ends = [city.zone_names[zones[rider, trip]] for zones in (riders.trip_pickup, riders.trip_dropoff)]
             purpose, slot = PURPOSES[riders.trip_purpose[rider, trip]], int(riders.trip_slot[rider, trip])
-            diaries.append([rider, *ends, purpose, clock(slot * SLOT_S)])
+            diaries.append([riders.name[rider], *ends, purpose, clock(slot * SLOT_S)])
     write_table(trips, [TRIP_COLUMNS, *diaries])
     write_table(path, [header, *rows])
 
@@ -135,23 +205,18 @@ def load_requests(path: Path | str, city: City, riders: Riders, *, capacity: int
     Without a column `mood` the draws behind the answers come from the seed, the file's own where it has one.
     """
     table = Table(path, ("rider", "pickup", "dropoff", "purpose", *WINDOWS), ("size", "mood", "seed"))
-    zones, count = Zones(city), len(table)
-    if count > riders.count:
-        refuse(table.path, f"at most {riders.count} requests, one for every rider", str(count))
+    zones, names, under_way, count = Zones(city), Names(riders.name), UnderWay(), len(table)
     requests = np.zeros(count, REQUEST)
     rider, purpose = np.zeros(count, np.int32), np.zeros(count, np.int8)
-    seen: dict[int, int] = {}
     for row in range(count):
-        rider[row] = who = table.whole(row, "rider", 0, riders.count - 1, "a rider's number")
-        if who in seen:
-            table.refuse(row, "rider", "every rider once a day", f"rider {who} again, as in row {seen[who] + 2}")
-        seen[who] = row
+        rider[row] = names.read(table, row)
         purpose[row] = table.choice(row, "purpose", PURPOSES)
         requests[row]["pickup"], requests[row]["dropoff"] = read_ways(table, row, zones)
         requests[row]["size"] = table.whole(row, "size", 1, capacity or PARTY, "a party") if "size" in table else 1
         for column in WINDOWS:
             requests[row][column] = table.time_s(row, column)
         check_windows(table, row, requests[row], city)
+        under_way.add(table, row, int(rider[row]), requests[row])
     if "seed" in table:
         seed = table.whole(0, "seed", 0, 2**64 - 1, "a seed")
         for row in range(count):
@@ -166,14 +231,15 @@ def load_requests(path: Path | str, city: City, riders: Riders, *, capacity: int
     return Day(seed, requests, rider, purpose, mood)
 
 
-def write_day(day: Day, path: Path | str, city: City | None = None) -> None:
-    """Write a day so that `load_requests` reads the same one; with a city, zones by name."""
+def write_day(day: Day, path: Path | str, city: City | None = None, riders: Riders | None = None) -> None:
+    """Write a day so that `load_requests` reads the same one; with a city zones, with riders they by their names."""
+    names = range(int(day.rider.max()) + 1) if riders is None else riders.name
     rows: list[list[Any]] = [["rider", "pickup", "dropoff", "purpose", *WINDOWS, "size", "mood", "seed"]]
     for request, rider, purpose, mood in zip(day.requests, day.rider, day.purpose, day.mood, strict=True):
         ends = [int(request["pickup"]), int(request["dropoff"])]
         places = ends if city is None else [city.zone_names[zone] for zone in ends]
         times = [clock(request[column]) for column in WINDOWS]
-        rows.append([int(rider), *places, PURPOSES[purpose], *times, int(request["size"]), float(mood), day.seed])
+        rows.append([names[rider], *places, PURPOSES[purpose], *times, int(request["size"]), float(mood), day.seed])
     write_table(path, rows)
 
 

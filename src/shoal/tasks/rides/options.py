@@ -29,9 +29,11 @@ class RidesOptions:
     zones: str = ""
     """A CSV of zone names and coordinates for --city."""
     population: int = 300
-    """Riders, a fifth of them held out for evaluation."""
+    """Riders; a fifth of them is held out for evaluation where that is enough for a day."""
     riders: str = ""
     """A CSV of riders; default: a population drawn from --population-seed."""
+    trips: str = ""
+    """A CSV of the trips that --riders make; default: drawn from home and occupation."""
     population_seed: int = 0
     """Seed of the population."""
     type_mix: tuple[float, ...] = ()
@@ -89,6 +91,9 @@ class RidesOptions:
                 raise ValueError(f"expected --{name} between 0 and 1, got {getattr(self, name)}")
         if not 0 < self.start_temperature < float("inf"):
             raise ValueError(f"expected --start-temperature above 0, got {self.start_temperature}")
+        for name, needs in (("zones", "city"), ("trips", "riders")):
+            if getattr(self, name) and not getattr(self, needs):
+                raise ValueError(f"expected --{needs} beside --{name} {getattr(self, name)}, got none: it says which")
         mix = self.type_mix
         if mix and (len(mix) != 4 or min(mix) < 0 or sum(mix) <= 0):
             raise ValueError(f"expected --type-mix as 4 shares of at least 0 that do not add up to 0, got {mix}")

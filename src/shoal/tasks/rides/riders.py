@@ -8,7 +8,7 @@ distribution as the other way round.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -55,19 +55,27 @@ class Riders:
     trip_slot: Array  # int32[R, T], the half hour in which the pickup window opens
     trip_direct_s: Array  # int32[R, T], travel time from door to door
     trip_count: Array  # int32[R], how many of the T are the rider's; the rest fills up
+    name: Array = field(default_factory=lambda: np.zeros(0, np.str_))  # str[R], in files; default: the rider's number
 
     def __post_init__(self) -> None:
+        if not self.name.size:
+            object.__setattr__(self, "name", np.array([str(rider) for rider in range(len(self.age))]))
         count, trips = self.trip_pickup.shape
-        for field, array in vars(self).items():
-            expected = (count, trips) if field.startswith("trip_") and field != "trip_count" else (count,)
+        for name, array in vars(self).items():
+            expected = (count, trips) if name.startswith("trip_") and name != "trip_count" else (count,)
             if array.shape != expected:
-                raise ValueError(f"expected {field} of shape {expected}, got {array.shape}")
+                raise ValueError(f"expected {name} of shape {expected}, got {array.shape}")
             array.setflags(write=False)
 
     @property
     def count(self) -> int:
         """How many riders there are."""
         return len(self.age)
+
+    def called(self, rider: int) -> int | str:
+        """The rider as files and screens say it: a number, or the name that a riders' file gave."""
+        name = str(self.name[rider])
+        return rider if name == str(rider) else name
 
     @property
     def slots(self) -> tuple[int, int]:

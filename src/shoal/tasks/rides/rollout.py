@@ -130,7 +130,7 @@ def future_days(options: RidesOptions) -> Array:
     from shoal.tasks.rides.world import make_world
 
     world = make_world(options)
-    source = world.days("train")
+    source = world.days("train", again=True)
     seeds = sequence(options.population_seed, Stream.ACT, _POOL).generate_state(POOL_DAYS, np.uint32)
     days = [source.draw(int(seed)) for seed in seeds]
     chance = world.true_probability(np.stack([day.rider for day in days]), np.stack([day.purpose for day in days]))

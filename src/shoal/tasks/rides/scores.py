@@ -89,6 +89,7 @@ def summary(
     groups = {name: list(members) for name, members in (groups or {}).items() if len(members) > 1}
     return {
         "days": len(contest.asked),
+        "held_out": "riders" if contest.world.riders.held_out.any() else "days",
         "customers": contest.options.customers,
         "vehicles": contest.options.vehicles,
         "seed": contest.seed,

@@ -6,15 +6,22 @@ Rows count as a spreadsheet shows them: the first line of the file is row 1.
 from __future__ import annotations
 
 import csv
+import difflib
 import io
 import math
 import os
+import re
 import secrets
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 MAX_BYTES = 256 * 1024 * 1024
+_DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
+
+
+class Notice(UserWarning):
+    """What a user should know; the work goes on."""
 
 
 class FileError(ValueError):
@@ -30,7 +37,10 @@ def refuse(path: Path, expected: str, got: str, row: int | None = None, column: 
 
 
 def read_cells(path: Path | str) -> list[list[str]]:
-    """All rows of a CSV file, cells stripped; empty lines at the end are dropped."""
+    """All rows of a CSV file, cells stripped; empty lines at the end are dropped.
+
+    Spreadsheets write semicolons between the cells, and commas in the numbers, where the comma is the decimal mark.
+    """
     path = Path(path)
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -42,10 +52,14 @@ def read_cells(path: Path | str) -> list[list[str]]:
         raise FileError(f"{path}: expected text in UTF-8, got the byte {error.object[error.start]:#x} "
                         f"at position {error.start}: save it as CSV in UTF-8") from error  # fmt: skip
     rows: list[list[str]] = []
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    first = text.partition("\n")[0]
+    mark = ";" if first.count(";") > first.count(",") else ","
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=mark)
     try:
         for cells in reader:
             rows.append([cell.strip() for cell in cells])
+            if mark == ";":
+                rows[-1] = [c.replace(",", ".") if _DECIMAL_COMMA.fullmatch(c) else c for c in rows[-1]]
     except csv.Error as error:
         raise FileError(f"{path}, row {len(rows) + 1}: expected comma-separated values, got: {error}") from error
     while rows and not any(rows[-1]):
@@ -67,17 +81,21 @@ def real(path: Path, row: int, column: str | int, cell: str, what: str = "a numb
 
 
 class Table:
-    """A CSV file with a header: `table[row, "home"]` is a cell's text, rows from 0."""
+    """A CSV file with a header: `table[row, "home"]` is a cell's text, rows from 0.
+
+    Columns that nobody asked for are the user's own (a telephone number, a note): `others` gives them as they are.
+    """
 
     def __init__(self, path: Path | str, required: Sequence[str], optional: Sequence[str] = ()) -> None:
         self.path = Path(path)
         header, *self._rows = read_cells(self.path)
         known = [*required, *optional]
         for at, name in enumerate(header):
-            if name not in known:
-                refuse(self.path, f"one of the columns {', '.join(known)}", repr(name), 1, at + 1)
             if name in header[:at]:
                 refuse(self.path, "every column once", f"{name!r} again", 1, at + 1)
+            meant = difflib.get_close_matches(name, [one for one in known if one not in header], 1, cutoff=0.75)
+            if name not in known and meant:  # a slip must not turn a column off in silence
+                refuse(self.path, f"the column {meant[0]!r}, or a name less like it", repr(name), 1, at + 1)
         for name in required:
             if name not in header:
                 refuse(self.path, f"a column {name!r}", f"only {', '.join(header)}", 1)
@@ -87,6 +105,11 @@ class Table:
         if not self._rows:
             refuse(self.path, "rows under the header", "none")
         self._column = {name: at for at, name in enumerate(header)}
+        self._others = [name for name in header if name and name not in known]
+
+    def others(self, row: int) -> dict[str, str]:
+        """The cells of the user's own columns."""
+        return {name: self[row, name] for name in self._others}
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -141,6 +164,16 @@ def clock(time_s: int) -> str:
     hours, rest = divmod(int(time_s), 3600)
     minutes, seconds = divmod(rest, 60)
     return f"{hours}:{minutes:02}" + (f":{seconds:02}" if seconds else "")
+
+
+def minute(time_s: float) -> str:
+    """The minute of the day as HH:MM: what one tells a rider or a driver.
+
+    >>> minute(29054), minute(86400)
+    ('08:04', '24:00')
+    """
+    hours, rest = divmod(int(time_s), 3600)
+    return f"{hours:02}:{rest // 60:02}"
 
 
 def write_table(path: Path | str, rows: Iterable[Sequence[Any]]) -> None:

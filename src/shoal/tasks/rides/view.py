@@ -20,7 +20,7 @@ def day_rows(city: City, day: Day, riders: Riders | None = None) -> list[dict[st
     rows = []
     for number, (request, rider, purpose) in enumerate(zip(day.requests, day.rider, day.purpose, strict=True), 1):
         pickup, dropoff = int(request["pickup"]), int(request["dropoff"])
-        row: dict[str, Any] = {"request": number, "rider": int(rider)}
+        row: dict[str, Any] = {"request": number, "rider": int(rider) if riders is None else riders.called(int(rider))}
         if riders is not None:
             codes = ((riders.age, AGES), (riders.occupation, OCCUPATIONS), (riders.income, INCOMES))
             row["profile"] = ", ".join(names[code[rider]] for code, names in codes)
