@@ -16,7 +16,7 @@ from shoal.defender import cage2_policy
 from shoal.learn.deploy import DeployedPolicy, load_policy
 from shoal.tasks import environment
 from shoal.train import parse_env_kwargs
-from shoal.vector.layout import Array
+from shoal.vector.layout import Array, Layout
 from shoal.vector.make import make_vec
 from shoal.vector.seeding import Stream
 from shoal.vector.stepping import Stepper
@@ -109,6 +109,7 @@ def evaluate(
             env_kwargs=kwargs,
         )
         try:
+            _check_same_observations(policy, envs)
             returns, lengths = play(policy, Stepper(envs), episodes, seed, deterministic)
         finally:
             envs.close()
@@ -132,6 +133,16 @@ def leaderboard(
     act, options = cage2_policy(run, runs_dir, epoch)
     result = score_policy(act, episodes, seed, simulator=simulator, **options)
     return {"run": str(run), "simulator": simulator, "episodes": episodes, "seed": seed, **result}
+
+
+def _check_same_observations(policy: DeployedPolicy, envs: VectorEnv[Any, Any, Any]) -> None:
+    """Rows go to the policy by position: every part must be of the same name, shape and type, in the same order."""
+    trained, got = policy.agent.features.layout, Layout(envs.single_observation_space)
+    if trained.leaves != got.leaves:
+        raise ValueError(
+            f"expected the observations that the run was trained on, {trained.space}, got {got.space}: evaluate it on "
+            "the environment of the run (the order of a Dict's keys counts too)"
+        )
 
 
 def play(
