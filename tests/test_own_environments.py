@@ -39,7 +39,8 @@ class Choice(gym.Env[Any, Any]):
         velocity, self.goal = (float(value) for value in self.np_random.uniform(-1, 1, 2))
         both = np.float32([self.goal, velocity])
         values = {
-            "goal": both[:1], 1: both[:1], "velocity": both[1:], 0: both[1:], "obs": both, "action_mask": np.ones(2, np.int8),
+            "goal": both[:1], 1: both[:1], "velocity": both[1:], 0: both[1:], "obs": both,
+            "action_mask": np.ones(2, np.int8),
         }  # fmt: skip
         return {key: values[key] for key in self.observation_space.spaces}  # type: ignore[attr-defined]
 
@@ -57,7 +58,7 @@ ORDERS = {
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_the_keys_of_a_dict_keep_their_order(tmp_path: Path, order: str) -> None:
-    """A saved policy sees the columns it was trained on, by position (evaluate) and by name (load_policy) alike (C1)."""
+    """A saved policy sees the columns it was trained on, by position (evaluate) and by name (load_policy) (C1)."""
 
     def env() -> Choice:
         return Choice(ORDERS[order])
