@@ -39,7 +39,8 @@ def unaliased(options: dict[str, Any]) -> dict[str, Any]:
     for name, value in options.items():
         own = ALIASES.get(name, name)
         if own in named:
-            raise ValueError(f"{own} is given twice: {name} is another name of it")
+            names = " and ".join(other for other in options if ALIASES.get(other, other) == own)
+            raise ValueError(f"expected one value of {own}, got {names}: they are names of one option")
         named[own] = value
     return named
 
