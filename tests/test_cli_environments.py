@@ -15,7 +15,7 @@ from shoal.vector.faults import TickEnv
 class Needy(TickEnv):
     """An environment whose package is not installed."""
 
-    def __init__(self) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         raise gym.error.DependencyNotInstalled('Box2D is not installed, run `pip install "gymnasium[box2d]"`')
 
 

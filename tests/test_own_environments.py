@@ -43,7 +43,7 @@ class Choice(gym.Env[Any, Any]):
 
     def _see(self) -> dict[Any, Any]:
         velocity, self.goal = (float(value) for value in self.np_random.uniform(-1, 1, 2))
-        both = np.float32([self.goal, velocity])
+        both = np.array([self.goal, velocity], np.float32)
         values = {
             "goal": both[:1], 1: both[:1], "velocity": both[1:], 0: both[1:], "obs": both,
             "action_mask": np.ones(2, np.int8),
@@ -130,7 +130,7 @@ def test_a_wrapped_environment_of_a_known_name_is_not_played_bare(tmp_path: Path
     """With the name of a task beside env= its preset is taken, and evaluation still wants env= (M4)."""
 
     def wrapped() -> Any:
-        return gym.wrappers.TransformReward(gym.make("CartPole-v1"), lambda reward: 2 * reward)
+        return gym.wrappers.TransformReward(gym.make("CartPole-v1"), lambda reward: 2.0 * float(reward))
 
     small: dict[str, Any] = {"steps": 64, "num_envs": 2, "runs_dir": str(tmp_path), "stream": io.StringIO()}
     run = shoal.train("CartPole-v1", env=wrapped, **small).run

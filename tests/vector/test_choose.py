@@ -64,7 +64,7 @@ class Strict(gym.Env[Any, Any]):
 
     def __init__(self, parts: int) -> None:
         self.parts = parts
-        self.observation_space = spaces.Dict(obs=spaces.Box(0, 1, (1,)), action_mask=spaces.MultiBinary(5 * parts))  # type: ignore[assignment]
+        self.observation_space = spaces.Dict(obs=spaces.Box(0, 1, (1,)), action_mask=spaces.MultiBinary(5 * parts))
         self.action_space = spaces.Discrete(5, start=2) if parts == 1 else spaces.MultiDiscrete([5] * parts)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
@@ -205,7 +205,10 @@ def test_no_more_than_one_batch_is_alive(monkeypatch: pytest.MonkeyPatch) -> Non
             alive -= 0 if self.closed else self.num_envs
             super().close_extras(**kwargs)
 
-    env = choose(lambda: Counted(1), 6, *[lambda: Counted(6)] * 3, 2, lambda text: None)
+    def batch() -> Counted:
+        return Counted(6)
+
+    env = choose(lambda: Counted(1), 6, batch, batch, batch, 2, lambda text: None)
     assert (alive, most) == (6, 6)
     env.close()
 
