@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -149,11 +150,23 @@ def test_import_is_light() -> None:
     assert "--num-envs" in helped.stdout
 
 
-def test_verbs_can_be_called_whatever_was_imported_before() -> None:
-    """`shoal.train(...)` works although train.py is a module of the same name."""
-    code = "import shoal, shoal.train; from shoal.evaluate import interval; "
-    code += "assert callable(shoal.train) and callable(shoal.evaluate)"
-    subprocess.run([sys.executable, "-c", code], check=True)
+@pytest.mark.parametrize(
+    "first", ["import shoal", "import shoal.train", "from shoal.evaluate import interval, evaluate"]
+)
+def test_verbs_are_functions_whatever_was_imported_before(first: str) -> None:
+    """`shoal.train` is the function although train.py is a file of the same name: help() and signatures show it."""
+    code = f"""
+        import inspect, pydoc
+        {first}
+        import shoal
+        from shoal.train import train
+        assert shoal.train is train and inspect.isfunction(train) and inspect.isfunction(shoal.evaluate)
+        assert "resume" in inspect.signature(shoal.train).parameters
+        assert "run folder" in pydoc.render_doc(shoal.train), pydoc.render_doc(shoal.train)
+        assert dir(shoal) == sorted(shoal.__all__), dir(shoal)
+        assert {{"make_vec", "load_policy", "WorkflowSearch"}} <= set(dir(shoal))
+        """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
 
 
 def test_a_resumed_run_remembers_its_new_budget(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -339,7 +339,7 @@ def test_an_environment_of_another_size_is_refused(tmp_path, other) -> None:
 def test_what_may_not_change_is_refused(tmp_path) -> None:
     """A resumed run with another discount would be another run."""
     folder = started(tmp_path, Noisy)
-    with pytest.raises(ValueError, match=r"--gamma"):
+    with pytest.raises(ValueError, match=r"gamma= is 0\.99 in the run"):
         quiet(resume=folder, env=Noisy, gamma=0.5)
 
 

@@ -115,12 +115,20 @@ def as_stored(rows: Sequence[Row], result: dict[str, Any]) -> list[Row]:
     return [replace(row, measured="stored", commit=commit, date=result["date"]) for row in rows]
 
 
+# Options that came after the first stored results and that no result depends on.
+_BESIDE_LEARNING = {"imports", "wrappers", "given", "build_timeout"}
+
+
 def settings_hash(task: str) -> str:
-    """Of all options of `shoal train TASK`."""
+    """Of the options of `shoal train TASK` that what is learnt depends on."""
     from shoal.config import to_dict
     from shoal.tasks.presets import config_for
 
-    return hashlib.sha256(json.dumps(to_dict(config_for(task)), sort_keys=True).encode()).hexdigest()[:16]
+    options = to_dict(config_for(task))
+    for group in (options, options["vector"], options["run"]):
+        for name in _BESIDE_LEARNING & set(group):
+            del group[name]
+    return hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()[:16]
 
 
 # -- the mains of the figures ----------------------------------------------------------------------

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import types
 from typing import TYPE_CHECKING, Any
@@ -34,26 +35,26 @@ _HOMES = {
 }
 
 
-class _VerbModule(types.ModuleType):
-    """A module named after its one verb: `shoal.train` is the file train.py, and calling it trains."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return getattr(self, self.__name__.rpartition(".")[2])(*args, **kwargs)
-
-
 def __getattr__(name: str) -> Any:
     """Import on first use: `import shoal` alone does not touch torch or numba."""
     if name not in _HOMES:
         raise AttributeError(f"module 'shoal' has no attribute {name!r}; it has {', '.join(__all__)}")
-    import importlib
-
-    module = importlib.import_module(_HOMES[name])
-    return module if name in ("train", "evaluate") else getattr(module, name)
-
-
-def _make_callable(module: str) -> None:
-    """Called by verb modules on themselves, since importing one binds its name in this package."""
-    sys.modules[module].__class__ = _VerbModule
+    found = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = found
+    return found
 
 
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
+class _Package(types.ModuleType):
+    """Whoever imports shoal.train, the file, would find it bound over `shoal.train`, the function of that name."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOMES and isinstance(value, types.ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 register()  # what Gymnasium expects of a package of environments: after `import shoal`, gym.make knows them

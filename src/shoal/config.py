@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import sys
 import types
 import typing
 from dataclasses import dataclass, field, fields
+from numbers import Integral, Real
 from typing import Any, Literal
+
+from shoal.spelling import ELSEWHERE, unaliased
 
 ScheduleName = Literal["constant", "linear", "cosine"]
 
-
 MOST_SEED = 2**63 - 1
+
+
+class FromPython(str):
+    """Text that only Python sets: the command line makes no flag of a type it does not know."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,8 @@ class VectorConfig:
     step_timeout: float = 300.0
     """Seconds after which a worker that does not answer counts as hanging; nobody watches over this process's own
     environments (serial, and a share of split)."""
+    build_timeout: float = 120.0
+    """Seconds that a worker may take to build one environment."""
     on_fault: Literal["fail", "restart"] = "fail"
     """restart: rebuild a broken environment and go on with its next episode; its broken one is masked out."""
     max_restarts: int = 10
@@ -54,7 +63,8 @@ class VectorConfig:
             _whole("env_threads", self.env_threads, 1)
         _whole("max_restarts", self.max_restarts, 0)
         _whole("restart_window", self.restart_window, 1)
-        _number("step_timeout", self.step_timeout, above=0)
+        for name in ("step_timeout", "build_timeout"):
+            _number(name, getattr(self, name), above=0)
         if self.memory_budget_gb is not None:
             _number("memory_budget_gb", self.memory_budget_gb, above=0)
 
@@ -124,8 +134,6 @@ class PPOConfig:
     """Threads of the learner; default: 1 for small minibatches, else the usable cores."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.hidden, list):
-            object.__setattr__(self, "hidden", tuple(self.hidden))
         _check_types(self)
         for name in ("rollout_steps", "update_interval", "update_epochs", "minibatch_size"):
             _whole(name, getattr(self, name), 1)
@@ -199,9 +207,15 @@ class TrainConfig:
     """One training run."""
 
     task: str = "CartPole-v1"
-    """A Gymnasium id (`shoal tasks` lists what ships)."""
+    """A Gymnasium id, or module:id of a package that registers it (`shoal tasks` lists what ships)."""
     env_kwargs: str = "{}"
     """Arguments of the environment as JSON, e.g. '{"g": 9.81}'."""
+    imports: tuple[str, ...] = ()
+    """Modules to import first, since they register environments: --import MODULE, once for each."""
+    wrappers: tuple[str, ...] = ()
+    """Wrappers around each environment, the innermost first: --wrapper module:Class, once for each."""
+    given: FromPython = FromPython("")  # noqa: RUF009 (text, frozen)
+    """What env= was, where the environment came from Python: then no id can make it again."""
     vector: VectorConfig = field(default_factory=VectorConfig)
     ppo: PPOConfig = field(default_factory=PPOConfig)
     run: RunConfig = field(default_factory=RunConfig)
@@ -212,7 +226,7 @@ class TrainConfig:
     def replace(self, **changes: Any) -> TrainConfig:
         """A copy with changes given by flat name, e.g. `replace(num_envs=64, seed=1)`."""
         groups: dict[str, dict[str, Any]] = {}
-        for name, value in changes.items():
+        for name, value in unaliased(changes).items():
             groups.setdefault(group_of(name), {})[name] = value
         top = groups.pop("", {})
         parts = {g: dataclasses.replace(getattr(self, g), **values) for g, values in groups.items()}
@@ -224,10 +238,8 @@ def group_of(name: str) -> str:
     for group, kind in (("vector", VectorConfig), ("ppo", PPOConfig), ("run", RunConfig), ("", TrainConfig)):
         if name in {f.name for f in fields(kind)} and name not in ("vector", "ppo", "run"):
             return group
-    import difflib
-
     known = [f.name for kind in (VectorConfig, PPOConfig, RunConfig) for f in fields(kind)]
-    near = difflib.get_close_matches(name, known, 1)
+    near = [ELSEWHERE[name]] if name in ELSEWHERE else difflib.get_close_matches(name, known, 1)
     raise ValueError(f"unknown option {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
 
 
@@ -259,6 +271,7 @@ def from_dict(data: Any, kind: type[Any] = TrainConfig, where: str = "config") -
             values[name] = from_dict(value, hint, f"{where}.{name}")  # type: ignore[arg-type]
         else:
             value = tuple(value) if isinstance(value, list) else value
+            value = FromPython(value) if hint is FromPython and isinstance(value, str) else value
             if not _is(value, hint):
                 raise ValueError(f"expected {where}.{name} as {_spell(hint)}, got {_shown(value)}")
             values[name] = value
@@ -268,8 +281,22 @@ def from_dict(data: Any, kind: type[Any] = TrainConfig, where: str = "config") -
 def _check_types(config: Any) -> None:
     """A misspelt choice must not mean "something else": every field has the type that it declares."""
     for name, hint in typing.get_type_hints(type(config)).items():
-        if not _is(value := getattr(config, name), hint):
+        value = _plain(getattr(config, name), hint, whole=name in ("steps", "episodes"))
+        object.__setattr__(config, name, value)
+        if not _is(value, hint):
             raise ValueError(f"expected {_flag(name)} as {_spell(hint)}, got {_shown(value)}")
+
+
+def _plain(value: Any, hint: Any, whole: bool) -> Any:
+    """NumPy's numbers as Python's, which JSON can hold, and a list where a tuple is meant. With `whole` also 1e6."""
+    if isinstance(value, list) and typing.get_origin(hint) is tuple:
+        return tuple(_plain(part, typing.get_args(hint)[0], whole) for part in value)
+    if hint is FromPython and type(value) is str:
+        return FromPython(value)
+    if isinstance(value, bool | int) or not isinstance(value, Real):
+        return value
+    number = int(value) if isinstance(value, Integral) else float(value)
+    return int(number) if whole and isinstance(number, float) and number.is_integer() else number
 
 
 def _is(value: Any, hint: Any) -> bool:
@@ -291,11 +318,13 @@ def _spell(hint: Any) -> str:
     if typing.get_origin(hint) is Literal:
         return " | ".join(map(str, typing.get_args(hint)))
     if typing.get_origin(hint) is tuple:
-        return "a list of whole numbers"
+        return f"a list of {'whole numbers' if typing.get_args(hint)[0] is int else 'texts'}"
     if typing.get_args(hint):
         return " or ".join(_spell(part) for part in typing.get_args(hint))
     if dataclasses.is_dataclass(hint):
         return "an object"
+    if hint is FromPython:
+        return "text"
     return {int: "a whole number", float: "a number", str: "text", bool: "true or false"}.get(hint, "nothing")
 
 

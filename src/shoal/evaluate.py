@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 from gymnasium.vector import VectorEnv
 from torch import nn
 
-from shoal import _make_callable
 from shoal.defender import cage2_policy
 from shoal.learn.deploy import DeployedPolicy, load_policy
 from shoal.tasks import environment
-from shoal.train import parse_env_kwargs
-from shoal.vector.layout import Array
+from shoal.train import check_environment, parse_env_kwargs
+from shoal.vector.foreign import find_spec, import_all
+from shoal.vector.layout import Array, Layout
 from shoal.vector.make import make_vec
 from shoal.vector.seeding import Stream
 from shoal.vector.stepping import Stepper
@@ -77,9 +77,12 @@ def evaluate(
     env: Any = None,
     network: nn.Module | None = None,
     simulator: str | None = None,
+    imports: Sequence[str] = (),
     runs_dir: str | Path = "runs",
 ) -> dict[str, Any]:
     """Score a run on held-out episodes, acting greedily and by sampling.
+
+    `env` makes one environment, where the run was trained on one of your own; `imports` are modules to import first.
 
     Episode seeds come from the evaluation stream of the run's seed (or of `seed`), which no training shares. Every
     environment plays the same number of episodes: taking whichever end first would favour short ones.
@@ -90,14 +93,16 @@ def evaluate(
         raise ValueError("expected env= as a function that makes one environment: a VectorEnv's seeds are its own")
     policy = load_policy(run, network=network, runs_dir=runs_dir)
     config = policy.config
+    import_all(imports)
+    check_environment(config, env, imports, f"shoal evaluate {run}", "evaluate it")
     seed = config.run.seed if seed is None else seed
     kwargs = parse_env_kwargs(config.env_kwargs) | ({} if simulator is None else {"simulator": simulator})
     made, kwargs = (env, {}) if env is not None else environment(config.task, kwargs)
-    if isinstance(made, str) and made not in gym.registry:
-        raise ValueError(
-            f"the run was trained on an environment of its own, {config.task!r}, which Gymnasium does not know: "
-            "evaluate it from Python with env=, as it was trained"
-        )
+    if isinstance(made, str):
+        try:
+            find_spec(made)
+        except ValueError as error:
+            raise ValueError(f"{error}. One that was given from Python is evaluated there, with env=") from None
     result: dict[str, Any] = {
         "task": config.task, "epoch": policy.epoch, "seed": seed, "num_envs": num_envs, "held_out": True,
     }  # fmt: skip
@@ -107,8 +112,11 @@ def evaluate(
             num_envs,
             stream=Stream.EVALUATE,
             env_kwargs=kwargs,
+            imports=config.imports if env is None else (),
+            wrappers=config.wrappers,
         )
         try:
+            _check_same_observations(policy, envs)
             returns, lengths = play(policy, Stepper(envs), episodes, seed, deterministic)
         finally:
             envs.close()
@@ -132,6 +140,16 @@ def leaderboard(
     act, options = cage2_policy(run, runs_dir, epoch)
     result = score_policy(act, episodes, seed, simulator=simulator, **options)
     return {"run": str(run), "simulator": simulator, "episodes": episodes, "seed": seed, **result}
+
+
+def _check_same_observations(policy: DeployedPolicy, envs: VectorEnv[Any, Any, Any]) -> None:
+    """Rows go to the policy by position: every part must be of the same name, shape and type, in the same order."""
+    trained, got = policy.agent.features.layout, Layout(envs.single_observation_space)
+    if trained.leaves != got.leaves:
+        raise ValueError(
+            f"expected the observations that the run was trained on, {trained.space}, got {got.space}: evaluate it on "
+            "the environment of the run (the order of a Dict's keys counts too)"
+        )
 
 
 def play(
@@ -158,6 +176,3 @@ def play(
             totals[env] = lengths[env] = 0
     done = sorted(done)[:episodes]
     return [entry[2] for entry in done], [entry[3] for entry in done]
-
-
-_make_callable(__name__)  # so that shoal.evaluate(...) works beside `from shoal.evaluate import ...`

@@ -7,29 +7,33 @@ import resource
 import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
 import torch
+from gymnasium.vector import VectorEnv
 from torch import nn
 
-from shoal import _make_callable, signals
+from shoal import signals
 from shoal.budget import Budget
-from shoal.config import TrainConfig, from_dict, to_dict
+from shoal.config import FromPython, TrainConfig, from_dict, to_dict
 from shoal.journal import Journal
+from shoal.learn.agent import check_device
 from shoal.learn.learner import Learner
 from shoal.learn.rollout import Interrupted
 from shoal.learn.sizing import check_memory, choose_num_envs, choose_threads
 from shoal.report import write_report
 from shoal.runs.store import Run
 from shoal.runs.tracking import check_names
+from shoal.spelling import in_python_words, unaliased
 from shoal.tasks import environment
-from shoal.tasks.presets import BUDGETS, auto_scaled, config_for, without_budget
-from shoal.vector.choose import step_cost_s
+from shoal.tasks.presets import BUDGETS, auto_scaled, config_for, config_without_preset, without_budget
 from shoal.vector.errors import EnvFault
-from shoal.vector.make import make_vec
+from shoal.vector.foreign import check_trusted, import_all, modules_of
+from shoal.vector.make import make_probe, make_vec, name_of, probed_cost_s
 
 
 @dataclass(frozen=True)
@@ -53,24 +57,47 @@ class Result:
 
 
 def train(
-    task: str = "CartPole-v1",
+    task: str | None = None,
     *,
     config: TrainConfig | None = None,
     env: Any = None,
     network: nn.Module | str | None = None,
     resume: str | Path | None = None,
     reshard: bool = False,
+    imports: Sequence[str] = (),
     stream: TextIO | None = None,
     command: str | None = None,
     **options: Any,
 ) -> Result:
     """Train PPO and keep everything in a run folder.
 
-    `options` are the flags of `shoal train` by name (`num_envs=64, seed=1, ...`). `env` may stand in for the task's
-    id: a function that makes one environment, a CompiledEnv or a VectorEnv. `network` is a module with `policy` and
-    `value` (see `shoal.learn.network.Network`). With `resume` a run goes on to the same bits; only what does not
-    change the learning may be changed then, such as the budget.
+    `task` is a Gymnasium id, or `module:id` (default: CartPole-v1). `env` may stand in for it: a function that makes
+    one environment, a CompiledEnv or a VectorEnv. Then `task` is only a name, with its preset if it has one; without
+    it the run is called after what was given. `options` are the flags of `shoal train` by name (`num_envs=64, seed=1,
+    ...`). `imports` are modules to import first, here and in workers. `network` is a module with `policy` and `value`
+    (see `shoal.learn.network.Network`). With `resume` a run goes on to the same bits; only what does not change the
+    learning may be changed then, such as the budget.
     """
+    try:
+        return _train(task, config, env, network, resume, reshard, tuple(imports), stream, command, unaliased(options))
+    except ValueError as error:
+        if command is None:  # whoever wrote num_envs= knows no --num-envs
+            error.args = tuple(in_python_words(part) if isinstance(part, str) else part for part in error.args)
+        raise
+
+
+def _train(
+    task: str | None,
+    config: TrainConfig | None,
+    env: Any,
+    network: nn.Module | str | None,
+    resume: str | Path | None,
+    reshard: bool,
+    imports: tuple[str, ...],
+    stream: TextIO | None,
+    command: str | None,
+    options: dict[str, Any],
+) -> Result:
     said: list[str] = []
     if config is not None and options:
         raise ValueError(f"expected config= or options, got both ({', '.join(options)}): use config.replace(...)")
@@ -79,11 +106,14 @@ def train(
     if resume is not None:
         run = Run.open(resume, Path(options.pop("runs_dir", "runs")))
         before: TrainConfig = from_dict(run.config)
-        config = config or _with(before, options)
+        check_environment(before, env, imports, f"shoal train --resume {resume}", "go on with it")
+        config = _importing(config or _with(before, options), imports)
         said += _check_changes(before, config, reshard)
         run.lock()
     else:
-        config = _settle(config or config_for(task, **options), env, said.append)
+        config = _importing(_new_config(task, config, env, options), imports)
+        env = None if isinstance(env, str) else env
+        config = _settle(config, env, said.append)
         command = command or "python: shoal.train, " + shlex.join(sys.argv)
         run = Run.create(Path(config.run.runs_dir), config.run.name, to_dict(config), command, config.task)
     with run:
@@ -93,6 +123,40 @@ def train(
             if run.status == "running":  # a resume that was refused has not gone on: it is what it was
                 run.set_status("failed", f"{type(error).__name__}: {error}"[:2000])
             raise
+
+
+def _new_config(task: str | None, config: TrainConfig | None, env: Any, options: dict[str, Any]) -> TrainConfig:
+    """The settings of a new run. One whose environment is given is never the default task, and says that it was."""
+    if isinstance(env, str):
+        if task is not None or config is not None:
+            raise ValueError(f"expected one environment by its id, got env={env!r} beside a task")
+        task, env = env, None
+    if env is None:
+        return config or config_for(task or TrainConfig.task, **options)
+    name = name_of(env)
+    if config is None:
+        config = config_without_preset(name, **options) if task is None else config_for(task, **options)
+    elif task is not None or config.task == TrainConfig.task:
+        config = config.replace(task=task or name)
+    return config.replace(given=FromPython(name))
+
+
+def _importing(config: TrainConfig, imports: tuple[str, ...]) -> TrainConfig:
+    import_all(imports)
+    known = modules_of(config.task, config.imports, config.wrappers)
+    return config.replace(imports=(*config.imports, *(name for name in imports if name not in known)))
+
+
+def check_environment(config: TrainConfig, env: Any, imports: Sequence[str], cure: str, purpose: str) -> None:
+    """Of a saved run: is its environment to be had again, without importing anything that only its folder names?"""
+    if env is not None:
+        return
+    if config.given:
+        raise ValueError(
+            f"the run was trained on an environment that was given from Python, {config.given}, and no id can make it "
+            f"again: {purpose} from Python with env=, as it was trained"
+        )
+    check_trusted(config.task, config.imports, config.wrappers, imports, cure)
 
 
 def _run(
@@ -175,26 +239,37 @@ def stop_if_asked() -> None:
         raise Interrupted
 
 
-def make_envs(config: TrainConfig, env: Any, say: Callable[[str], None]) -> Any:
+def make_envs(config: TrainConfig, env: Any, say: Callable[[str], None]) -> VectorEnv[Any, Any, Any]:
     """The run's environments."""
     vector = config.vector
     assert vector.num_envs != "auto"  # settled before
-    made, kwargs = (env, {}) if env is not None else environment(config.task, parse_env_kwargs(config.env_kwargs))
     return make_vec(
-        made,
-        vector.num_envs,
-        backend=vector.backend,
+        **_made_of(config, env),
+        num_envs=vector.num_envs,
         workers=vector.workers,
         env_threads=vector.env_threads,
         slices=vector.slices,
-        start_method=vector.start_method,
-        step_timeout_s=vector.step_timeout,
-        on_fault=vector.on_fault,
-        max_restarts=vector.max_restarts,
-        restart_window=vector.restart_window,
-        env_kwargs=kwargs,
         say=say,
     )
+
+
+def _made_of(config: TrainConfig, env: Any) -> dict[str, Any]:
+    """What a batch and a probe have in common: the environment and how it is run."""
+    vector = config.vector
+    made, kwargs = (env, {}) if env is not None else environment(config.task, parse_env_kwargs(config.env_kwargs))
+    return {
+        "env": made,
+        "env_kwargs": kwargs,
+        "imports": config.imports if env is None else (),
+        "wrappers": config.wrappers,
+        "backend": vector.backend,
+        "start_method": vector.start_method,
+        "step_timeout_s": vector.step_timeout,
+        "build_timeout_s": vector.build_timeout,
+        "on_fault": vector.on_fault,
+        "max_restarts": vector.max_restarts,
+        "restart_window": vector.restart_window,
+    }
 
 
 def parse_env_kwargs(text: str) -> dict[str, Any]:
@@ -214,7 +289,7 @@ def parse_env_kwargs(text: str) -> dict[str, Any]:
 _CHANGEABLE = {
     *("steps", "epochs", "episodes", "target_return", "runs_dir", "save_interval", "keep", "log_interval", "track"),
     *("on_save_error", "backend", "workers", "env_threads", "start_method", "step_timeout", "on_fault", "max_restarts"),
-    *("restart_window", "memory_budget_gb"),
+    *("restart_window", "memory_budget_gb", "build_timeout", "imports"),
 }
 
 
@@ -242,22 +317,35 @@ def _check_changes(before: TrainConfig, after: TrainConfig, reshard: bool) -> li
 def _settle(config: TrainConfig, env: Any, say: Callable[[str], None]) -> TrainConfig:
     """Before anything is written down or started: `auto` becomes a number, and what cannot fit is refused."""
     check_names(config.run.track)
+    check_device(config.ppo.device)
     if hasattr(env, "num_envs"):
-        return config.replace(num_envs=env.num_envs)
+        config = config.replace(num_envs=env.num_envs)
+        _warn_of_long_epochs(config, say)
+        return config
     first = env[:1] if isinstance(env, list | tuple) else env
-    probe = make_envs(config.replace(num_envs=1, backend="auto", slices="lockstep"), first, lambda text: None)
-    try:
+    with closing(make_probe(**_made_of(config, first))) as probe:
         spaces = probe.single_observation_space, probe.single_action_space
         if config.vector.num_envs == "auto":
-            config = config.replace(num_envs=choose_num_envs(config, step_cost_s(probe), *spaces, say))
-        if config.ppo.auto_scale:
-            config, lines = auto_scaled(config)
-            for line in lines:
-                say(line)
-        say(check_memory(config, *spaces))
-    finally:
-        probe.close()
+            config = config.replace(num_envs=choose_num_envs(config, probed_cost_s(probe), *spaces, say))
+    if config.ppo.auto_scale:
+        config, lines = auto_scaled(config)
+        for line in lines:
+            say(line)
+    say(check_memory(config, *spaces))
+    _warn_of_long_epochs(config, say)
     return config
+
+
+def _warn_of_long_epochs(config: TrainConfig, say: Callable[[str], None]) -> None:
+    num_envs, ppo, steps = config.vector.num_envs, config.ppo, config.run.steps
+    assert num_envs != "auto"
+    least = num_envs * ppo.rollout_steps * ppo.update_interval
+    if steps is not None and least >= 2 * steps:
+        say(
+            f"warning: {steps:,} steps were asked for, and one update takes {least:,}, {least / steps:,.0f} times as "
+            f"many ({num_envs:,} environments x {ppo.rollout_steps * ppo.update_interval:,} steps). Fewer --num-envs "
+            "or --rollout-steps keep to the budget and learn more often"
+        )
 
 
 class _Clock:
@@ -276,6 +364,3 @@ class _Clock:
 
     def wall_s(self) -> float:
         return time.perf_counter() - self._wall
-
-
-_make_callable(__name__)  # so that shoal.train(...) works beside `from shoal.train import ...`

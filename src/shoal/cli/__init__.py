@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shoal.cli.cage2 import cage2, leaderboard_lines
-from shoal.cli.parsing import named, parse, plain_warnings, switch, unalias
+from shoal.cli.parsing import find_here, named, parse, plain_warnings, switch, take_all, unalias
 from shoal.cli.rides import rides
 from shoal.cli.rides_evaluate import evaluate as evaluate_rides
 from shoal.cli.rides_evaluate import is_rides
@@ -71,6 +71,8 @@ class EvaluateArgs:
     """cage2: the challenge's protocol, 3 red agents x 30, 50 and 100 steps (--episodes of each, default 1,000)."""
     simulator: Literal["shoal", "cyborg"] | None = None
     """cage2: play in the compiled simulator, or in the real CybORG if it is installed."""
+    imports: tuple[str, ...] = ()
+    """Modules to import first, since they register environments: --import MODULE, once for each."""
     runs_dir: str = "runs"
     """Folder that holds the run folders."""
 
@@ -79,6 +81,8 @@ def evaluate(args: list[str], as_json: bool) -> int:
     """Score a run on held-out episodes."""
     if is_rides(args):
         return evaluate_rides(args, as_json)
+    imports, args = take_all(args, "--import")
+    find_here(imports)
     given = parse(EvaluateArgs, named(args, "--run"), "shoal evaluate RUN")
     if given.leaderboard:
         from shoal.evaluate import leaderboard
@@ -100,6 +104,7 @@ def evaluate(args: list[str], as_json: bool) -> int:
         num_envs=given.num_envs,
         seed=given.seed,
         simulator=given.simulator,
+        imports=imports,
         runs_dir=given.runs_dir,
     )
     if as_json:
@@ -132,7 +137,7 @@ def tasks(args: list[str], as_json: bool) -> int:
     width = max(len(row["task"]) for row in rows)
     for row in rows:
         print(f"{row['task']:<{width}}  {row['about']}")
-    print("\nAny other Gymnasium id works too: shoal train ID")
+    print("\nAny other Gymnasium id works too: shoal train ID, of another package shoal train MODULE:ID")
     return 0
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-ALIASES = {
-    "--n-envs": "--num-envs",
-    "--num-episodes": "--episodes",
-    "--lr": "--learning-rate",
-    "--checkpoint-dir": "--runs-dir",
-    "--save-dir": "--runs-dir",
-}
+from shoal import spelling
+
+ALIASES = {"--" + name.replace("_", "-"): "--" + own.replace("_", "-") for name, own in spelling.ALIASES.items()}
+ALIASES |= {"--imports": "--import", "--wrappers": "--wrapper"}  # as --help spells them
 BUDGETS = ("--steps", "--epochs", "--episodes")
 T = TypeVar("T")
 
@@ -22,8 +20,8 @@ def parse(kind: type[T], args: list[str], prog: str, default: T | None = None) -
     import tyro
 
     options: dict[str, Any] = {} if default is None else {"default": default}
-    config = (tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes)
-    parsed: T = tyro.cli(kind, args=args, prog=prog, config=config, **options)
+    style = (tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.SuppressFixed)
+    parsed: T = tyro.cli(kind, args=args, prog=prog, config=style, **options)
     return parsed
 
 
@@ -47,6 +45,23 @@ def take(args: list[str], flag: str) -> tuple[str | None, list[str]]:
         if arg.startswith(flag + "="):
             return arg.partition("=")[2], args[:i] + args[i + 1 :]
     return None, args
+
+
+def take_all(args: list[str], flag: str) -> tuple[list[str], list[str]]:
+    """The values of a flag that may be there several times, and the arguments without it."""
+    values: list[str] = []
+    value, args = take(args, flag)
+    while value is not None:
+        values.append(value)
+        value, args = take(args, flag)
+    return values, args
+
+
+def find_here(modules: Sequence[str]) -> None:
+    """Modules that the user names may lie in the folder they are in, as `python -m` has it; what is installed wins.
+    Nothing else is ever looked for there."""
+    if modules and os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.append(os.getcwd())
 
 
 def switch(args: list[str], flag: str) -> tuple[bool, list[str]]:

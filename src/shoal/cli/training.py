@@ -9,15 +9,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from shoal.cli.parsing import gives_budget, named, parse, switch, take
+from shoal.cli.parsing import find_here, gives_budget, named, parse, switch, take, take_all
 
 
 def train(args: list[str], as_json: bool) -> int:
     """Train a policy, or go on with one."""
     resume, args = take(args, "--resume")
     reshard, args = switch(args, "--reshard")
+    imports, args = take_all(args, "--import")
     args = named(args, "--task")
-    result = _new(args) if resume is None else _resumed(resume, args, reshard)
+    result = _new(args, imports) if resume is None else _resumed(resume, args, reshard, imports)
     if as_json:
         print(json.dumps(result.to_json(), allow_nan=False))
     else:
@@ -25,13 +26,15 @@ def train(args: list[str], as_json: bool) -> int:
     return 128 + int(result.signal) if result.signal is not None else 0
 
 
-def _new(args: list[str]) -> Any:
+def _new(args: list[str], imports: list[str]) -> Any:
     from shoal.config import TrainConfig
     from shoal.tasks import options_class
     from shoal.tasks.presets import config_for, without_budget
 
     task, _ = take(args, "--task")
-    default = config_for(task or TrainConfig.task)
+    wrappers, args = take_all(args, "--wrapper")
+    find_here([*imports, *wrappers, *([task] if task and ":" in task else [])])
+    default = config_for(task or TrainConfig.task).replace(wrappers=tuple(wrappers))
     if gives_budget(args):
         default = without_budget(default)
     options = options_class(default.task)
@@ -42,7 +45,7 @@ def _new(args: list[str]) -> Any:
     )
     from shoal.train import train as run
 
-    return run(config=config, command=shlex.join(["shoal", *sys.argv[1:]]))
+    return run(config=config, imports=imports, command=_command())
 
 
 def _with_flags(args: list[str], default: Any, options: type[Any]) -> Any:
@@ -67,11 +70,12 @@ def _flags(options: type[Any]) -> str:
     return ", ".join("--" + field.name.replace("_", "-") for field in dataclasses.fields(options))
 
 
-def _resumed(resume: str, args: list[str], reshard: bool) -> Any:
+def _resumed(resume: str, args: list[str], reshard: bool, imports: list[str]) -> Any:
     from shoal.config import TrainConfig, from_dict
     from shoal.runs.store import Run
     from shoal.tasks.presets import without_budget
 
+    find_here(imports)
     root, _ = take(args, "--runs-dir")
     run = Run.open(resume, Path(root or "runs"))
     config = from_dict(run.config)
@@ -80,7 +84,11 @@ def _resumed(resume: str, args: list[str], reshard: bool) -> Any:
     config = parse(TrainConfig, args, "shoal train --resume RUN", config)
     from shoal.train import train as go_on
 
-    return go_on(resume=run.path, config=config, reshard=reshard)
+    return go_on(resume=run.path, config=config, reshard=reshard, imports=imports, command=_command())
+
+
+def _command() -> str:
+    return shlex.join(["shoal", *sys.argv[1:]])
 
 
 def _say_what_next(result: Any) -> None:
@@ -97,8 +105,20 @@ def _say_what_next(result: Any) -> None:
         print(f"{result.restarts} environments were restarted after faults: see {result.run}/events.jsonl")
     print(f"run      {result.run}")
     print(f"report   {result.run}/report.html")
+    imports = _import_flags(result.run)
     for number, (flags, words) in enumerate(evaluations(Run.open(result.run, Path()).config["task"])):
-        command = f"shoal evaluate {result.run} {flags}".rstrip()
+        command = f"shoal evaluate {result.run}{imports} {flags}".rstrip()
         print(f"{'         ' if number else 'next     '}{command}" + (f"   ({words})" if words else ""))
     if result.status == "interrupted":
-        print(f"         shoal train --resume {result.run}")
+        print(f"         shoal train --resume {result.run}{imports}")
+
+
+def _import_flags(run: str) -> str:
+    """What must be said again, since shoal imports nothing that only a run folder names."""
+    from shoal.config import from_dict
+    from shoal.runs.store import Run
+    from shoal.vector.foreign import import_flags, modules_of
+
+    config = from_dict(Run.open(run, Path(".")).config)
+    flags = import_flags(modules_of(config.task, config.imports, config.wrappers))
+    return f" {flags}" if flags else ""

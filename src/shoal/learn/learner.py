@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -242,7 +243,7 @@ class Learner:
         """Go on from a checkpoint. Returns the reasons why the continuation is not exact, if there are any."""
 
         part = _parts(tensors)
-        if meta["spaces"] != self._spaces():
+        if json.dumps(meta["spaces"]) != json.dumps(self._spaces()):  # as text: the order of a Dict's keys counts too
             saved = " and ".join(str(space_from_data(data)) for data in meta["spaces"])
             raise ValueError(
                 f"the checkpoint is of an environment with observations and actions {saved}; this one has "

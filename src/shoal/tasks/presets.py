@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from shoal.config import TrainConfig, VectorConfig
+from shoal.spelling import unaliased
 from shoal.tasks import options_class, options_to_kwargs, settings
 
 DEFAULT: dict[str, Any] = {"steps": 500_000}  # an own budget in a preset takes its place
@@ -90,6 +91,7 @@ BUDGETS = ("steps", "epochs", "episodes")
 
 def config_for(task: str, **options: Any) -> TrainConfig:
     """The settings of `shoal train TASK`: the preset, then the options given by flat name."""
+    options = unaliased(options)
     preset = PRESETS.get(task, {})
     config = TrainConfig(task=task).replace(**({} if set(BUDGETS) & set(preset) else DEFAULT), **preset)
     own = options_class(task)
@@ -97,6 +99,15 @@ def config_for(task: str, **options: Any) -> TrainConfig:
         task_options = own(**json.loads(options.get("env_kwargs") or config.env_kwargs))
         options = {**options, "env_kwargs": options_to_kwargs(task_options)}
         config = config.replace(**settings(task, task_options))
+    return _with_budget_of(config, options)
+
+
+def config_without_preset(task: str, **options: Any) -> TrainConfig:
+    """The settings of a run whose task is only a name, whatever else may be called so."""
+    return _with_budget_of(TrainConfig(task=task).replace(**DEFAULT), unaliased(options))
+
+
+def _with_budget_of(config: TrainConfig, options: dict[str, Any]) -> TrainConfig:
     if any(options.get(name) is not None for name in BUDGETS):
         config = without_budget(config)
     return config.replace(**options)

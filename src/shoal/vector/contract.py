@@ -22,6 +22,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from shoal.vector.layout import Array, Layout
+from shoal.vector.random_actions import RandomActions
 from shoal.vector.stepping import autoreset_mode
 
 Vec = VectorEnv[Any, Any, Any]
@@ -180,9 +181,8 @@ def _check_autoreset(env: Vec, seed: int, steps: int) -> set[str]:
 def _check_reset_mask(env: Vec, seed: int) -> None:
     n = env.num_envs
     mask = np.arange(n) % 2 == 0
-    env.reset(seed=seed)
-    env.action_space.seed(seed)
-    obs, *_ = env.step(_sample(env, None))
+    obs, _ = env.reset(seed=seed)
+    obs, *_ = env.step(RandomActions(env, seed)(obs))
     old, (new, _) = _copy(obs), env.reset(options={"reset_mask": mask.copy()})
     for i in np.flatnonzero(~mask):
         _expect(_same(_row(new, i), _row(old, i)), f"environment {i} untouched by a reset of {mask}", _row(new, i))
@@ -190,8 +190,8 @@ def _check_reset_mask(env: Vec, seed: int) -> None:
 
 
 def _check_close(env: Vec, seed: int, refuses: bool) -> None:
-    env.reset(seed=seed)
-    actions = env.action_space.sample()
+    obs, _ = env.reset(seed=seed)
+    actions = RandomActions(env, seed)(obs)
     env.close()
     env.close()
     _expect(bool(env.closed), "closed to be True after close()", env.closed)
@@ -211,23 +211,15 @@ def _play(env: Vec, seed: Any, steps: int) -> Iterator[tuple[Any, Any, tuple[Arr
     """(actions, observations, (rewards, terminated, truncated), infos) of every step; the reset comes first,
     with actions None and no outcome."""
     obs, infos = env.reset(seed=seed)
-    for space in (env.action_space, env.single_action_space):
-        space.seed(seed if isinstance(seed, int) else seed[0])
+    draw = RandomActions(env, seed if isinstance(seed, int) else seed[0])
     yield None, obs, (), infos
     for _ in range(steps):
-        actions = _sample(env, obs)
+        actions = draw(obs)
         obs, rewards, terminated, truncated, infos = env.step(actions)
         yield actions, obs, (rewards, terminated, truncated), infos
         ended = terminated | truncated
         if autoreset_mode(env) == AutoresetMode.DISABLED and ended.any():
             obs, _ = env.reset(options={"reset_mask": ended.copy()})
-
-
-def _sample(env: Vec, obs: Any) -> Any:
-    """Random actions, legal ones where the observation says which are."""
-    if isinstance(obs, dict) and "action_mask" in obs and isinstance(env.single_action_space, gym.spaces.Discrete):
-        return np.array([env.single_action_space.sample(np.asarray(row, np.int8)) for row in obs["action_mask"]])
-    return env.action_space.sample()
 
 
 def _check_observation(env: Vec, obs: Any) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import copy
+import contextlib
 import functools
+import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import gymnasium as gym
-from gymnasium.envs.registration import EnvSpec, load_env_creator
+from gymnasium.envs.registration import load_env_creator
 from gymnasium.vector import VectorEnv
 
-from shoal.vector.choose import choose
+from shoal.vector.choose import Measured, choose, step_cost_s
 from shoal.vector.chunk import EnvFactory
+from shoal.vector.errors import EnvRaised
+from shoal.vector.foreign import Maker, find_spec, import_all, load_wrapper, module_of
 from shoal.vector.launch import usable_cores
 from shoal.vector.process import ProcessVectorEnv
 from shoal.vector.seeding import Stream
@@ -33,17 +36,22 @@ def make_vec(
     slices: str = "lockstep",
     start_method: str | None = None,
     step_timeout_s: float = 300.0,
+    build_timeout_s: float = 120.0,
     on_fault: str = "fail",
     max_restarts: int = 10,
     restart_window: int = 10_000,
     stream: Stream = Stream.TRAIN,
     env_kwargs: dict[str, Any] | None = None,
+    imports: Sequence[str] = (),
+    wrappers: Sequence[str] = (),
     say: Callable[[str], None] = lambda text: None,
 ) -> VectorEnv[Any, Any, Any]:
     """N environments behind one Gymnasium VectorEnv.
 
-    `env` is a Gymnasium id, a function that makes one environment (sent to workers with cloudpickle), a list of
-    such functions, a CompiledEnv, or a VectorEnv, which is passed through as it is. `say` hears what was
+    `env` is a Gymnasium id (or `module:id`), a function that makes one environment (sent to workers with cloudpickle),
+    a list of such functions, a CompiledEnv, or a VectorEnv, which is passed through as it is. With an id, `imports`
+    are modules to import first, here and in workers, and `wrappers` (`module:Class`) go around each environment.
+    Workers have `step_timeout_s` for a step and `build_timeout_s` to build one environment. `say` hears what was
     chosen and why.
 
     >>> envs = make_vec("CartPole-v1", 4, backend="serial")
@@ -56,26 +64,34 @@ def make_vec(
         raise ValueError(f"expected a backend of {', '.join(BACKENDS)}, got {backend!r}")
     if num_envs < 1:
         raise ValueError(f"expected at least 1 environment, got {num_envs}")
+    if wrappers and (not isinstance(env, str) or _is_compiled(env)):
+        what = "steps all its environments at once" if isinstance(env, str) else "is no id: wrap inside the function"
+        raise ValueError(f"--wrapper goes around each environment of a Gymnasium id; {name_of(env)} {what}")
+    import_all(imports)
     if isinstance(env, VectorEnv):
         say(f"the environment is a {type(env).__name__} already: it is used as it is")
         return env
     if hasattr(env, "make_vector"):  # steps all environments in one call of its own
         if backend not in ("auto", "compiled"):
-            raise ValueError(f"{env} steps all its environments at once: expected --backend auto, got {backend}")
+            raise ValueError(
+                f"{name_of(env)} steps all its environments at once: expected --backend auto, got {backend}"
+            )
         batched: VectorEnv[Any, Any, Any] = env.make_vector(num_envs, threads=_count(env_threads), stream=stream)
         say(f"backend compiled: all {num_envs} environments step in one call, {_count(env_threads)} thread(s)")
         return batched
     if _is_compiled(env):
         if backend not in ("auto", "compiled"):
-            raise ValueError(f"{env} is a compiled environment: expected --backend compiled or auto, got {backend}")
-        say(f"backend compiled: {env} is a compiled environment, {env_threads} thread(s)")
-        return _make_compiled(env, num_envs, env_threads, stream, env_kwargs or {})
+            name = name_of(env)
+            raise ValueError(f"{name} is a compiled environment: expected --backend compiled or auto, got {backend}")
+        say(f"backend compiled: {name_of(env)} is a compiled environment, {env_threads} thread(s)")
+        with _in_plain_words(env, env_kwargs):
+            return _make_compiled(env, num_envs, env_threads, stream, env_kwargs or {})
     if backend == "compiled":
         raise ValueError(
-            f"{env!r} is not a compiled environment. Use --backend auto, serial, process or split, or write it as a "
-            "CompiledEnv (examples/compiled_env.py)"
+            f"{name_of(env)} is not a compiled environment. Use --backend auto, serial, process or split, or write it "
+            "as a CompiledEnv (examples/compiled_env.py)"
         )
-    factories = _factories(env, num_envs, env_kwargs or {})
+    factories = _factories(env, num_envs, env_kwargs or {}, imports, wrappers)
     common: dict[str, Any] = {
         "stream": stream,
         "on_fault": on_fault,
@@ -86,7 +102,8 @@ def make_vec(
     def serial() -> VectorEnv[Any, Any, Any]:
         return SerialVectorEnv(factories, slices=2 if slices == "double" and len(factories) > 1 else 1, **common)
 
-    apart = {"start_method": start_method, "step_timeout_s": step_timeout_s, **common}
+    limits = {"step_timeout_s": step_timeout_s, "start_timeout_s": build_timeout_s}
+    apart = {"start_method": start_method, **limits, **common}
 
     def process() -> VectorEnv[Any, Any, Any]:
         return ProcessVectorEnv(factories, workers=workers, slices=slices, **apart)
@@ -97,39 +114,109 @@ def make_vec(
     def one() -> VectorEnv[Any, Any, Any]:
         return SerialVectorEnv(factories[:1], **common)
 
-    if backend == "serial":
-        return serial()
-    if backend == "process":
-        return process()
     if backend == "split":
         if slices != "lockstep":
             raise ValueError(f"--backend split steps all together: expected --slices lockstep, got {slices}")
         if workers is not None and workers < 2:
             raise ValueError(f"--backend split: expected --workers of at least 2 (this process is one), got {workers}")
-        return split()
-    return choose(one, len(factories), serial, process, split if slices == "lockstep" else None, workers, say)
+    with _in_plain_words(env, env_kwargs):
+        if backend != "auto":
+            return {"serial": serial, "process": process, "split": split}[backend]()
+        return choose(one, len(factories), serial, process, split if slices == "lockstep" else None, workers, say)
+
+
+def make_probe(
+    env: Any,
+    *,
+    backend: str = "auto",
+    start_method: str | None = None,
+    step_timeout_s: float = 300.0,
+    build_timeout_s: float = 120.0,
+    env_kwargs: dict[str, Any] | None = None,
+    imports: Sequence[str] = (),
+    wrappers: Sequence[str] = (),
+    **common: Any,
+) -> VectorEnv[Any, Any, Any]:
+    """One environment, to learn its spaces and what a step costs. With `backend="process"` it lives in a worker of its
+    own: this process builds none, so none can break it."""
+    named: dict[str, Any] = {"env_kwargs": env_kwargs, "imports": imports, "wrappers": wrappers}
+    steps_all = isinstance(env, VectorEnv) or hasattr(env, "make_vector") or _is_compiled(env)
+    if backend != "process" or steps_all or (wrappers and not isinstance(env, str)):
+        return make_vec(env, 1, backend=backend if steps_all or backend == "compiled" else "serial", **named, **common)
+    import_all(imports)
+    (factory,) = _factories(env, 1, env_kwargs or {}, imports, wrappers)
+    limits: dict[str, Any] = {"step_timeout_s": step_timeout_s, "start_timeout_s": build_timeout_s}
+    with _in_plain_words(env, env_kwargs):
+        return ProcessVectorEnv([lambda: Measured(factory())], workers=1, start_method=start_method, **limits, **common)
+
+
+def probed_cost_s(probe: VectorEnv[Any, Any, Any]) -> float:
+    """Seconds of a step of a probe's environment, where it lives."""
+    return float(probe.call("step_cost_s")[0]) if isinstance(probe, ProcessVectorEnv) else step_cost_s(probe)
+
+
+def name_of(env: Any) -> str:
+    """What an environment is called: no `object at 0x7f9a45316750`.
+
+    >>> name_of("CartPole-v1"), name_of([functools.partial(dict)]), name_of(lambda: None), name_of(3.5)
+    ('CartPole-v1', 'dict', 'own-environment', 'float')
+    """
+    if isinstance(env, str):
+        return env
+    if isinstance(env, list | tuple) and env:
+        return name_of(env[0])
+    if isinstance(env, functools.partial):
+        return name_of(env.func)
+    name = str(getattr(env, "__name__", type(env).__name__))
+    return name if name.isidentifier() else "own-environment"
 
 
 def _count(threads: int | str) -> int:
     return usable_cores() if threads == "auto" else int(threads)
 
 
-def find_spec(name: str) -> EnvSpec:
-    """The registered environment of that id; unknown ones name the nearest."""
+@contextlib.contextmanager
+def _in_plain_words(env: Any, kwargs: dict[str, Any] | None) -> Iterator[None]:
+    """A package that is not installed and an argument that does not exist are told in one line, without the traceback
+    of whichever process met them."""
     try:
-        return gym.spec(name)
-    except (gym.error.Error, ImportError) as error:
-        import difflib
+        yield
+    except (EnvRaised, TypeError) as error:
+        kind = error.kind if isinstance(error, EnvRaised) else type(error).__name__
+        text = error.message.partition(": ")[2] if isinstance(error, EnvRaised) else str(error)
+        text = text.partition(" was raised from the environment creator")[0]
+        if not isinstance(env, str):
+            raise
+        if kind in ("DependencyNotInstalled", "ModuleNotFoundError", "ImportError"):
+            raise ImportError(f"{env} cannot be made: {text}") from None
+        if kind == "TypeError" and kwargs and "unexpected keyword argument" in text:
+            raise ValueError(f"--env-kwargs: {text}. {_arguments_of(env)}") from None
+        if kind == "TypeError" and kwargs and "takes the params" in text:  # a CompiledEnv knows which
+            raise ValueError(f"--env-kwargs: {text}") from None
+        raise
 
-        near = difflib.get_close_matches(name, list(gym.registry), 3, 0.5)
-        hint = f" Did you mean {', '.join(near)}?" if near else " `shoal tasks` lists what there is."
-        what = str(error).split(" Did you mean")[0].rstrip(".")  # Gymnasium's guess knows fewer names
-        raise ValueError(f"no environment {name!r}: {what}.{hint}") from None
+
+def _arguments_of(env_id: str) -> str:
+    spec = find_spec(env_id)
+    point = spec.entry_point or spec.vector_entry_point
+    creator = load_env_creator(point) if isinstance(point, str) else point
+    try:
+        parameters = inspect.signature(creator).parameters.values() if creator is not None else ()
+    except (TypeError, ValueError):  # of a creator written in C, say
+        return ""
+    names = [one.name for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    return f"{env_id} takes {', '.join(names)}" if names else f"{env_id} takes no arguments"
 
 
-def _factories(env: Any, num_envs: int, kwargs: dict[str, Any]) -> list[EnvFactory]:
+def _factories(
+    env: Any, num_envs: int, kwargs: dict[str, Any], imports: Sequence[str] = (), wrappers: Sequence[str] = ()
+) -> list[EnvFactory]:
     if isinstance(env, str):
-        return [_Maker(find_spec(env), kwargs)] * num_envs
+        module = module_of(env)
+        for place in wrappers:
+            load_wrapper(place)  # a misspelt one is told here, not by a worker
+        registering = [*imports, *([module] if module is not None else [])]
+        return [Maker(find_spec(env), kwargs, registering, wrappers)] * num_envs
     if isinstance(env, gym.Env):
         raise TypeError(
             f"expected a function that makes an environment (each of the {num_envs} is built anew), got the "
@@ -145,19 +232,6 @@ def _factories(env: Any, num_envs: int, kwargs: dict[str, Any]) -> list[EnvFacto
     if kwargs:
         raise ValueError(f"expected no env_kwargs beside a list of factories, got {kwargs}")
     return factories
-
-
-class _Maker:
-    """Makes one environment by its specification, which travels: a worker need not know the id."""
-
-    def __init__(self, spec: EnvSpec, kwargs: dict[str, Any]) -> None:
-        self.spec, self.kwargs = copy.copy(spec), kwargs
-        if isinstance(spec.entry_point, str) and spec.entry_point.startswith("__main__:"):
-            creator: Any = load_env_creator(spec.entry_point)
-            self.spec.entry_point = creator  # a worker has another `__main__`
-
-    def __call__(self) -> gym.Env[Any, Any]:
-        return gym.make(self.spec, disable_env_checker=True, **self.kwargs)
 
 
 def _is_compiled(env: Any) -> bool:

@@ -115,7 +115,7 @@ class ProcessVectorEnv(BatchVectorEnv):
             for one in self._workers:
                 self._share(one)
             for one in self._workers:
-                one.wait(start_timeout_s, "while its environments were built")
+                one.wait(start_timeout_s, "while its environments were built", while_progressing=True)
         except BaseException:
             self.closed = True
             self._finalizer()
@@ -320,7 +320,7 @@ class ProcessVectorEnv(BatchVectorEnv):
         block.current[one.number] = -1
         self._start(one, scout=False)
         self._share(one)
-        one.wait(self.start_timeout_s, "while its environments were rebuilt")
+        one.wait(self.start_timeout_s, "while its environments were rebuilt", while_progressing=True)
         if self.block.rollout:
             self._share_rollout(one)
             one.wait(self.start_timeout_s, "while memory was shared")

@@ -183,7 +183,8 @@ class Remote:
         return frame
 
     def _keep_waiting(self, timeout_s: float, doing: str, while_progressing: bool, spare: bool) -> None:
-        left, seen = timeout_s - _LOOK_S, self._progress()
+        # What it did during the first look is not known: with a moving deadline that look does not count.
+        left, seen = timeout_s - (0.0 if while_progressing else _LOOK_S), self._progress()
         while left > 0:
             if self._poll.poll(min(left, _LOOK_S) * 1000):
                 return
@@ -194,6 +195,8 @@ class Remote:
         if not spare:
             self.signal(signal.SIGKILL)
         hint = ". Raise --step-timeout if the environment is that slow" if doing in ("in step", "in reset") else ""
+        if "built" in doing:
+            hint = ". Raise --build-timeout if building one environment takes that long"
         raise EnvTimeout(f"no answer within {timeout_s:g} s {doing}; the worker was killed{hint}", **where)
 
     def _progress(self) -> tuple[int, int]:

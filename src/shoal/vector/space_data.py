@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,10 @@ def space_to_data(space: spaces.Space[Any]) -> dict[str, Any]:
     {'kind': 'Box', 'shape': [2], 'dtype': 'float32', 'low': '-inf', 'high': 'inf'}
     """
     if isinstance(space, spaces.Dict):
-        return {"kind": "Dict", "parts": {str(key): space_to_data(part) for key, part in space.spaces.items()}}
+        keys, parts = [_key(key) for key in space.spaces], [space_to_data(part) for part in space.spaces.values()]
+        if all(isinstance(key, str) for key in keys):
+            return {"kind": "Dict", "parts": dict(zip(keys, parts, strict=True))}
+        return {"kind": "Dict", "keys": keys, "parts": parts}  # JSON would make text of the keys of an object
     if isinstance(space, spaces.Tuple):
         return {"kind": "Tuple", "parts": [space_to_data(part) for part in space.spaces]}
     if isinstance(space, spaces.Discrete):
@@ -41,7 +45,10 @@ def space_from_data(data: dict[str, Any]) -> spaces.Space[Any]:
     """The inverse of `space_to_data`."""
     kind = data["kind"]
     if kind == "Dict":
-        return spaces.Dict({key: space_from_data(part) for key, part in data["parts"].items()})
+        parts = data["parts"]
+        named = zip(data["keys"], parts, strict=True) if "keys" in data else parts.items()
+        # Pairs keep their order; of a plain mapping Gymnasium would sort the keys, and the columns with them.
+        return spaces.Dict([(key, space_from_data(part)) for key, part in named])
     if kind == "Tuple":
         return spaces.Tuple([space_from_data(part) for part in data["parts"]])
     if kind == "Discrete":
@@ -49,12 +56,25 @@ def space_from_data(data: dict[str, Any]) -> spaces.Space[Any]:
     if kind == "MultiDiscrete":
         return spaces.MultiDiscrete(np.array(data["nvec"]), start=np.array(data["start"]))
     if kind == "MultiBinary":
-        return spaces.MultiBinary(data["shape"])
+        shape = data["shape"]
+        return spaces.MultiBinary(shape[0] if len(shape) == 1 else shape)  # Gymnasium tells 2 and (2,) apart
     if kind == "Box":
-        dtype, shape = np.dtype(data["dtype"]), tuple(data["shape"])
-        low, high = (_unbound(data[side], shape, dtype) for side in ("low", "high"))
-        return spaces.Box(low, high, shape, dtype)
+        dtype, size = np.dtype(data["dtype"]), tuple(data["shape"])
+        low, high = (_unbound(data[side], size, dtype) for side in ("low", "high"))
+        return spaces.Box(low, high, size, dtype)
     raise ValueError(f"unknown space kind {kind!r}")
+
+
+def _key(key: Any) -> str | int:
+    """A Dict's key as JSON can hold it."""
+    if isinstance(key, str):
+        return str(key)
+    if isinstance(key, Integral):
+        return int(key)
+    raise Unsupported(
+        f"expected the keys of a Dict space as text or whole numbers, got {key!r} ({type(key).__name__}), which cannot "
+        "be written down in a checkpoint; rename it in a wrapper"
+    )
 
 
 def _bound(array: np.ndarray[Any, Any]) -> Any:

@@ -1,0 +1,169 @@
+"""Environments and wrappers of other packages, by name: `module:Env-v0`, `--import module`, `--wrapper module:Class`.
+
+Gymnasium knows an environment only after the module that registers it was imported, here and in every worker. To
+import is to run that module's code: what the user names is imported, what a run folder names is not (`check_trusted`).
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import importlib
+import importlib.util
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec, load_env_creator
+
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+# Who registers what, by the beginning of the id: (package to install, module to import).
+_PACKAGES = {
+    "ALE/": ("ale-py", "ale_py"),
+    "MiniGrid-": ("minigrid", "minigrid"),
+    "BabyAI-": ("minigrid", "minigrid"),
+    "MinAtar/": ("minatar", "minatar"),
+    "highway-": ("highway-env", "highway_env"),
+    "parking-": ("highway-env", "highway_env"),
+    "Fetch": ("gymnasium-robotics", "gymnasium_robotics"),
+    "AntMaze_": ("gymnasium-robotics", "gymnasium_robotics"),
+    "PointMaze_": ("gymnasium-robotics", "gymnasium_robotics"),
+    "Adroit": ("gymnasium-robotics", "gymnasium_robotics"),
+    "FrankaKitchen": ("gymnasium-robotics", "gymnasium_robotics"),
+}
+
+
+def module_of(env_id: str) -> str | None:
+    """The module that an id names, if it names one.
+
+    >>> module_of("minigrid:MiniGrid-Empty-5x5-v0"), module_of("CartPole-v1")
+    ('minigrid', None)
+    """
+    module, colon, _ = env_id.partition(":")
+    return module if colon else None
+
+
+def modules_of(env_id: str, imports: Sequence[str], wrappers: Sequence[str]) -> list[str]:
+    """All modules that these name, each once."""
+    named = [module_of(env_id), *imports, *(module_of(place) or place for place in wrappers)]
+    return list(dict.fromkeys(name for name in named if name is not None))
+
+
+def import_flags(modules: Sequence[str]) -> str:
+    """What to type for these modules; a package stands for those inside it, and what is always there goes unsaid.
+
+    >>> import_flags(["minigrid", "minigrid.wrappers", "gymnasium.wrappers"])
+    '--import minigrid'
+    """
+    outer = [name for name in modules if not any(name.startswith(f"{other}.") for other in modules)]
+    return " ".join(f"--import {name}" for name in outer if name.partition(".")[0] not in ("gymnasium", "shoal"))
+
+
+def import_all(modules: Sequence[str]) -> None:
+    """Import modules for what they register."""
+    for name in modules:
+        if not _MODULE.fullmatch(name):
+            raise ValueError(f"expected --import as the name of a module, like minigrid or my.package, got {name!r}")
+        if name in sys.modules:
+            continue
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # whatever a module does when it is imported
+            missing = isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}.")
+            why = (
+                "there is no such module here: install its package, or put its folder on PYTHONPATH"
+                if missing
+                else f"its import failed with {type(error).__name__}: {error}"
+            )
+            raise ImportError(f"cannot import {name}: {why}") from error
+
+
+def load_wrapper(place: str) -> type[gym.Wrapper[Any, Any, Any, Any]]:
+    """The wrapper at `module:Class`."""
+    module, colon, name = place.partition(":")
+    if not colon or not name.isidentifier():
+        raise ValueError(
+            f"expected --wrapper as module:Class, like gymnasium.wrappers:FlattenObservation, got {place!r}"
+        )
+    import_all([module])
+    found = getattr(sys.modules[module], name, None)
+    if not (isinstance(found, type) and issubclass(found, gym.Wrapper)):
+        got = f"{module} has no {name}" if found is None else f"got {found!r}"
+        raise ValueError(f"expected --wrapper {place} to be a class derived from gymnasium.Wrapper; {got}")
+    return found
+
+
+def check_trusted(
+    env_id: str, imports: Sequence[str], wrappers: Sequence[str], named: Sequence[str], cure: str
+) -> None:
+    """Refuse to import what only a run folder names: whoever wrote its config.json would choose the code that runs.
+
+    `named` is what the user says now (a package covers its modules); what is imported already does no harm. `cure` is
+    the command to type, without its `--import`s.
+    """
+    unknown = [
+        name
+        for name in modules_of(env_id, imports, wrappers)
+        if name not in sys.modules and not any(f"{name}.".startswith(f"{trusted}.") for trusted in named)
+    ]
+    if unknown:
+        raise ValueError(
+            f"the run's config.json names modules to import: {', '.join(unknown)}. To import a module is to run its "
+            f"code, and a run folder may come from anybody, so shoal imports only what you name yourself. If you trust "
+            f"it, type\n  {cure} {import_flags(unknown)}\nor import it first, from Python"
+        )
+
+
+def find_spec(env_id: str) -> EnvSpec:
+    """The registered environment of that id, after importing the module that stands before a colon. An unknown one
+    names the nearest."""
+    module, name = module_of(env_id), env_id.rpartition(":")[2]
+    if module is not None:
+        try:
+            import_all([module])
+        except ImportError as error:
+            raise ValueError(f"no environment {env_id!r}: {error}") from error
+    try:
+        return gym.spec(name)
+    except (gym.error.Error, ImportError) as error:
+        # Gymnasium's own guess knows fewer names, and where it names the cure there is nothing to guess.
+        what = str(error).split(" Did you mean")[0].rstrip(".?")
+        raise ValueError(f"no environment {env_id!r}: {_cure(name, what, error)}") from None
+
+
+def _cure(name: str, what: str, error: Exception) -> str:
+    if isinstance(error, gym.error.DeprecatedEnv | gym.error.VersionNotFound):
+        return f"{what}."
+    for beginning, (package, module) in _PACKAGES.items():
+        if name.startswith(beginning) and module not in sys.modules:
+            install = "" if importlib.util.find_spec(module) else f'pip install "{package}", then '
+            return f"it comes with the package {package}: {install}add --import {module}"
+    near = difflib.get_close_matches(name, list(gym.registry), 3, 0.6)
+    near = [one for one in near if one.partition("/")[0] == name.partition("/")[0] or "/" not in name]
+    if near:
+        return f"{what}. Did you mean {', '.join(near)}?"
+    return (
+        f"{what.partition('. ')[0]}. `shoal tasks` lists what there is; an environment of another package needs the "
+        "module that registers it: --import MODULE, or MODULE:ID"
+    )
+
+
+class Maker:
+    """Makes one environment by its specification, which travels: a worker need not know the id."""
+
+    def __init__(
+        self, spec: EnvSpec, kwargs: dict[str, Any], imports: Sequence[str] = (), wrappers: Sequence[str] = ()
+    ) -> None:
+        self.spec, self.kwargs, self.imports, self.wrappers = copy.copy(spec), kwargs, tuple(imports), tuple(wrappers)
+        if isinstance(spec.entry_point, str) and spec.entry_point.startswith("__main__:"):
+            creator: Any = load_env_creator(spec.entry_point)
+            self.spec.entry_point = creator  # a worker has another `__main__`
+
+    def __call__(self) -> gym.Env[Any, Any]:
+        import_all(self.imports)
+        env = gym.make(self.spec, disable_env_checker=True, **self.kwargs)
+        for place in self.wrappers:
+            env = load_wrapper(place)(env)
+        return env
