@@ -433,3 +433,22 @@ def test_a_budget_in_episodes_ends_with_the_epoch_that_completes_them(tmp_path) 
     assert (result.epochs, result.episodes) == (7, 12)
     assert result.reason == "budget of 10 episodes spent"
     assert result.mean_return == 13.0
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"), [("FrozenLake-v1", (256, 1e-3, 0.02)), ("MountainCarContinuous-v0:bare", (64, 3e-4, 0.0))]
+)
+def test_defaults_follow_the_kind_of_actions(task: str, expected: tuple[float, ...], tmp_path: Path) -> None:
+    """What "auto" stands for is written down as numbers, and a flag given by hand wins."""
+    options: dict[str, object] = {
+        "epochs": 1, "rollout_steps": 8, "runs_dir": str(tmp_path), "stream": io.StringIO()
+    }  # fmt: skip
+    if task.endswith(":bare"):  # without its preset, as any environment of somebody else's
+        options["env"] = lambda: gym.make(task.removesuffix(":bare"))
+        result = train(**options)
+        by_hand = train(**options, learning_rate=1e-2)
+    else:
+        result, by_hand = train(task, **options), train(task, **options, learning_rate=1e-2)
+    ppo = json.loads((Path(result.run) / "config.json").read_text())["ppo"]
+    assert (ppo["minibatch_size"], ppo["learning_rate"], ppo["entropy_coef"]) == expected
+    assert json.loads((Path(by_hand.run) / "config.json").read_text())["ppo"]["learning_rate"] == 1e-2

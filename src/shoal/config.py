@@ -87,10 +87,11 @@ class PPOConfig:
     """Passes for the policy alone; giving this or --value-epochs trains the two apart."""
     value_epochs: int | None = None
     """Passes for the value alone."""
-    minibatch_size: int = 256
-    """Samples per gradient step; a batch is cut into equal parts no larger than this."""
-    learning_rate: float = 3e-4
-    """Step size of Adam."""
+    minibatch_size: int | Literal["auto"] = 256
+    """Samples per gradient step; a batch is cut into equal parts no larger than this. "auto": 64 where actions are
+    continuous, else 256."""
+    learning_rate: float | Literal["auto"] = 3e-4
+    """Step size of Adam. "auto": 0.0003 where actions are continuous, else 0.001."""
     lr_schedule: ScheduleName = "linear"
     """From --learning-rate to --lr-final over the run."""
     lr_final: float = 0.0
@@ -101,8 +102,8 @@ class PPOConfig:
     """From --clip to 0 over the run."""
     value_clip: float | None = None
     """Clip range of the value's change; none by default."""
-    entropy_coef: float = 0.0
-    """Weight of the entropy bonus."""
+    entropy_coef: float | Literal["auto"] = 0.0
+    """Weight of the entropy bonus. "auto": 0 where actions are continuous, else 0.02."""
     entropy_schedule: ScheduleName = "constant"
     """From --entropy-coef to 0 over the run."""
     value_coef: float = 0.5
@@ -135,17 +136,21 @@ class PPOConfig:
 
     def __post_init__(self) -> None:
         _check_types(self)
-        for name in ("rollout_steps", "update_interval", "update_epochs", "minibatch_size"):
+        for name in ("rollout_steps", "update_interval", "update_epochs"):
             _whole(name, getattr(self, name), 1)
+        if self.minibatch_size != "auto":
+            _whole("minibatch_size", self.minibatch_size, 1)
         for name in ("policy_epochs", "value_epochs", "torch_threads"):
             if getattr(self, name) is not None:
                 _whole(name, getattr(self, name), 1)
         for name in ("gamma", "gae_lambda"):
             _number(name, getattr(self, name), least=0, most=1)
         for name in ("learning_rate", "clip", "max_grad_norm", "initial_std"):
-            _number(name, getattr(self, name), above=0)
+            if getattr(self, name) != "auto":
+                _number(name, getattr(self, name), above=0)
         for name in ("lr_final", "entropy_coef", "value_coef"):
-            _number(name, getattr(self, name), least=0)
+            if getattr(self, name) != "auto":
+                _number(name, getattr(self, name), least=0)
         for name in ("value_clip", "target_kl"):
             if getattr(self, name) is not None:
                 _number(name, getattr(self, name), above=0)
@@ -156,6 +161,31 @@ class PPOConfig:
                 "expected separate networks with --policy-epochs or --value-epochs: with a shared trunk the passes of "
                 "one would move the other. Add --network separate"
             )
+
+    def for_actions(self, continuous: bool) -> PPOConfig:
+        """The same with a number for each "auto": what learns well with that kind of actions.
+
+        >>> PPOConfig(learning_rate="auto").for_actions(continuous=False).learning_rate
+        0.001
+        """
+        chosen = {name: values[not continuous] for name, values in BY_ACTIONS.items() if getattr(self, name) == "auto"}
+        return dataclasses.replace(self, **chosen) if chosen else self
+
+
+# (continuous actions, any others): small steps on many small minibatches, or large steps and a policy kept from
+# settling early. Measured by benchmarks/ppo/default_learning.py.
+BY_ACTIONS: dict[str, tuple[Any, Any]] = {
+    "minibatch_size": (64, 256),
+    "learning_rate": (3e-4, 1e-3),
+    "entropy_coef": (0.0, 0.02),
+}
+
+
+def chosen(value: int | float | Literal["auto"]) -> Any:
+    """An option that may be "auto", once the actions are known."""
+    if value == "auto":
+        raise ValueError('expected a number, got "auto": call PPOConfig.for_actions first')
+    return value
 
 
 @dataclass(frozen=True)

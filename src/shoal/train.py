@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import resource
 import shlex
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import torch
+from gymnasium import Space
+from gymnasium.spaces import Box
 from gymnasium.vector import VectorEnv
 from torch import nn
 
@@ -319,12 +322,13 @@ def _settle(config: TrainConfig, env: Any, say: Callable[[str], None]) -> TrainC
     check_names(config.run.track)
     check_device(config.ppo.device)
     if hasattr(env, "num_envs"):
-        config = config.replace(num_envs=env.num_envs)
+        config = _for_actions(config.replace(num_envs=env.num_envs), env.single_action_space)
         _warn_of_long_epochs(config, say)
         return config
     first = env[:1] if isinstance(env, list | tuple) else env
     with closing(make_probe(**_made_of(config, first))) as probe:
         spaces = probe.single_observation_space, probe.single_action_space
+        config = _for_actions(config, spaces[1])
         if config.vector.num_envs == "auto":
             config = config.replace(num_envs=choose_num_envs(config, probed_cost_s(probe), *spaces, say))
     if config.ppo.auto_scale:
@@ -334,6 +338,11 @@ def _settle(config: TrainConfig, env: Any, say: Callable[[str], None]) -> TrainC
     say(check_memory(config, *spaces))
     _warn_of_long_epochs(config, say)
     return config
+
+
+def _for_actions(config: TrainConfig, action_space: Space[Any]) -> TrainConfig:
+    """The options that depend on the kind of actions, as numbers that config.json can show."""
+    return dataclasses.replace(config, ppo=config.ppo.for_actions(isinstance(action_space, Box)))
 
 
 def _warn_of_long_epochs(config: TrainConfig, say: Callable[[str], None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 from torch import nn
 
@@ -38,8 +40,9 @@ class Learner:
         interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
         check_device(config.ppo.device)
-        self.config, self.env = config, env
-        seed, ppo = config.run.seed, config.ppo
+        ppo = config.ppo.for_actions(isinstance(env.single_action_space, spaces.Box))
+        self.config, self.env = dataclasses.replace(config, ppo=ppo), env
+        seed = config.run.seed
         self.agent = Agent(
             env.single_observation_space,
             env.single_action_space,

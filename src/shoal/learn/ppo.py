@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shoal.config import PPOConfig, ScheduleName
+from shoal.config import PPOConfig, ScheduleName, chosen
 from shoal.learn.actions import ActionKind
 from shoal.learn.backprop import begin
 from shoal.vector.layout import Array
@@ -99,17 +99,17 @@ class PPO:
         self.network, self.kind, self.config = network, kind, config
         self.parameters = [p for p in network.parameters() if p.requires_grad]
         self.optimiser = torch.optim.Adam(
-            self.parameters, lr=config.learning_rate, eps=1e-5, fused=config.device in ("cpu", "cuda")
+            self.parameters, lr=chosen(config.learning_rate), eps=1e-5, fused=config.device in ("cpu", "cuda")
         )
         self.skipped_in_a_row = self.restored_in_a_row = 0
 
     def update(self, batch: Batch, progress: float, shuffle: torch.Generator) -> dict[str, float]:
         """Learn from one batch. `progress` (0 to 1) drives the schedules."""
         config = self.config
-        rate = schedule(config.lr_schedule, config.learning_rate, config.lr_final, progress)
+        rate = schedule(config.lr_schedule, chosen(config.learning_rate), config.lr_final, progress)
         self.optimiser.param_groups[0]["lr"] = rate
         self.clip = schedule(config.clip_schedule, config.clip, 0.0, progress)
-        self.entropy_coef = schedule(config.entropy_schedule, config.entropy_coef, 0.0, progress)
+        self.entropy_coef = schedule(config.entropy_schedule, chosen(config.entropy_coef), 0.0, progress)
         skipped_normalisation = False
         if config.normalise_advantages:
             advantages, done = normalised(batch.advantages)
@@ -147,7 +147,7 @@ class PPO:
 
     def _passes(self, batch: Batch, epochs: int, shuffle: torch.Generator, *, policy: bool, value: bool) -> None:
         for _ in range(epochs):
-            for rows in minibatches(len(batch), self.config.minibatch_size, shuffle):
+            for rows in minibatches(len(batch), chosen(self.config.minibatch_size), shuffle):
                 if not self._step(batch, rows.to(batch.features.device), policy, value):
                     self.stopped += 1
                     return

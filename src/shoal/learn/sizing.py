@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from shoal.config import PPOConfig, TrainConfig
+from shoal.config import PPOConfig, TrainConfig, chosen
 from shoal.learn.actions import action_kind
 from shoal.learn.features import Features
 from shoal.learn.rollout import Rollout
@@ -25,7 +25,9 @@ def choose_threads(config: PPOConfig) -> int:
     """
     if config.torch_threads is not None:
         return config.torch_threads
-    work = config.minibatch_size * sum(a * b for a, b in zip(config.hidden[:-1], config.hidden[1:], strict=True))
+    work = chosen(config.minibatch_size) * sum(
+        a * b for a, b in zip(config.hidden[:-1], config.hidden[1:], strict=True)
+    )
     return usable_cores() if work >= 4000 * 64 * 64 else 1
 
 

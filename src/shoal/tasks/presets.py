@@ -9,11 +9,22 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shoal.config import TrainConfig, VectorConfig
+from shoal.config import TrainConfig, chosen
 from shoal.spelling import unaliased
 from shoal.tasks import options_class, options_to_kwargs, settings
 
-DEFAULT: dict[str, Any] = {"steps": 500_000}  # an own budget in a preset takes its place
+# For environments without a preset; what each learns: docs and benchmarks/ppo/default_learning.py.
+DEFAULT: dict[str, Any] = {
+    "num_envs": 8,
+    "rollout_steps": 256,
+    "minibatch_size": "auto",
+    "update_epochs": 10,
+    "learning_rate": "auto",
+    "entropy_coef": "auto",
+    "normalise_observations": True,
+    "normalise_rewards": True,
+    "steps": 1_000_000,
+}
 
 PRESETS: dict[str, dict[str, Any]] = {
     "CartPole-v1": {
@@ -92,8 +103,7 @@ BUDGETS = ("steps", "epochs", "episodes")
 def config_for(task: str, **options: Any) -> TrainConfig:
     """The settings of `shoal train TASK`: the preset, then the options given by flat name."""
     options = unaliased(options)
-    preset = PRESETS.get(task, {})
-    config = TrainConfig(task=task).replace(**({} if set(BUDGETS) & set(preset) else DEFAULT), **preset)
+    config = TrainConfig(task=task).replace(**PRESETS.get(task, DEFAULT))
     own = options_class(task)
     if own is not None:  # the task's own flags at their defaults: the same run from Python as from the command line
         task_options = own(**json.loads(options.get("env_kwargs") or config.env_kwargs))
@@ -119,12 +129,12 @@ def auto_scaled(config: TrainConfig) -> tuple[TrainConfig, list[str]]:
     The exponents go through two settings known to do alike on rides (64 environments: 10 policy and 40 value epochs,
     minibatch 64, 3e-4; 256: 8, 30, 128, 5e-4). The number of updates stays, so the budget grows with the environments.
     """
-    base, ppo, run = PRESETS.get(config.task, {}).get("num_envs", VectorConfig.num_envs), config.ppo, config.run
+    base, ppo, run = PRESETS.get(config.task, DEFAULT)["num_envs"], config.ppo, config.run
     assert isinstance(config.vector.num_envs, int)  # settled before
     ratio = config.vector.num_envs / base
     changes: dict[str, Any] = {
-        "minibatch_size": max(1, round(ppo.minibatch_size * ratio**0.5)),
-        "learning_rate": float(f"{ppo.learning_rate * ratio**0.3685:.2g}"),
+        "minibatch_size": max(1, round(chosen(ppo.minibatch_size) * ratio**0.5)),
+        "learning_rate": float(f"{chosen(ppo.learning_rate) * ratio**0.3685:.2g}"),
     }
     apart = ppo.policy_epochs is not None or ppo.value_epochs is not None
     for name, exponent in (("policy_epochs", -0.161), ("value_epochs", -0.2075), ("update_epochs", -0.161)):
