@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from gymnasium.vector import VectorEnv
 from torch import nn
 
 from shoal import _make_callable
-from shoal.defender import cage2_policy
+from shoal.defender import cage2_played, cage2_policy
 from shoal.learn.deploy import DeployedPolicy, load_policy
 from shoal.tasks import environment
 from shoal.train import parse_env_kwargs
@@ -92,6 +93,7 @@ def evaluate(
     config = policy.config
     seed = config.run.seed if seed is None else seed
     kwargs = parse_env_kwargs(config.env_kwargs) | ({} if simulator is None else {"simulator": simulator})
+    played = cage2_played(kwargs) if config.task == "cage2" and env is None else None
     made, kwargs = (env, {}) if env is not None else environment(config.task, kwargs)
     if isinstance(made, str) and made not in gym.registry:
         raise ValueError(
@@ -101,6 +103,8 @@ def evaluate(
     result: dict[str, Any] = {
         "task": config.task, "epoch": policy.epoch, "seed": seed, "num_envs": num_envs, "held_out": True,
     }  # fmt: skip
+    if played is not None:
+        result["played"] = played
     for mode, deterministic in (("deterministic", True), ("sampled", False)):
         envs = make_vec(
             made,
@@ -125,13 +129,17 @@ def leaderboard(
     simulator: str = "shoal",
     epoch: int | None = None,
     runs_dir: str | Path = "runs",
+    say: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """A cage2 run by the challenge's protocol: 3 red agents x 30, 50 and 100 steps, the means and their sum."""
+    """A cage2 run by the challenge's protocol: 3 red agents x 30, 50 and 100 steps, the means and their sum.
+
+    `say` hears every few seconds how far it is: the real CybORG takes minutes.
+    """
     from shoal.tasks.cage2.commands import score_policy
 
     act, options = cage2_policy(run, runs_dir, epoch)
-    result = score_policy(act, episodes, seed, simulator=simulator, **options)
-    return {"run": str(run), "simulator": simulator, "episodes": episodes, "seed": seed, **result}
+    result = score_policy(act, episodes, seed, simulator=simulator, say=say, **options)
+    return {"run": str(run), "episodes": episodes, "seed": seed, **result}
 
 
 def play(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from shoal.cli.cage2 import cage2, leaderboard_lines
+from shoal.cli.cage2 import cage2, leaderboard_lines, say
 from shoal.cli.parsing import named, parse, switch, unalias
 from shoal.cli.rides import rides
 from shoal.cli.rides_evaluate import evaluate as evaluate_rides
@@ -86,6 +86,7 @@ def evaluate(args: list[str], as_json: bool) -> int:
             seed=given.seed or 0,
             simulator=given.simulator or "shoal",
             runs_dir=given.runs_dir,
+            say=say,
         )
         print(json.dumps(found, allow_nan=False) if as_json else "\n".join(leaderboard_lines(given.run, found)))
         return 0
@@ -106,6 +107,8 @@ def evaluate(args: list[str], as_json: bool) -> int:
         f"{result['task']}, epoch {result['epoch']}, {result['episodes']} held-out episodes, "
         f"evaluation seed {result['seed']}"
     )
+    if "played" in result:
+        print(result["played"])
     print(f"{'':15}{'mean':>10}  {'95 % interval':^21}{'median':>10}{'worst':>10}{'best':>10}{'length':>9}")
     for mode in ("deterministic", "sampled"):
         row = result[mode]

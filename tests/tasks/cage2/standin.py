@@ -23,6 +23,9 @@ version = (Path(__file__).parent / "version.txt").read_text()
 class CybORG:
     def __init__(self, path, mode, agents):
         open(path).close()
+
+    def get_last_action(self, agent):
+        return "ExploitRemoteService 10.0.0.1"
 """
 _AGENTS = "class B_lineAgent: pass\nclass RedMeanderAgent: pass\nclass SleepAgent: pass\n"
 _WRAPPERS = """

@@ -64,6 +64,7 @@ class CyborgEnv(gym.Env[Any, int]):
         self.remembers, self.masks = features == "memory", mask == "useful"
         self._wrapper_of = load(quiet=True)
         self._wrappers: dict[str, Any] = {}  # by red agent; building one takes a second
+        self._cyborgs: dict[str, Any] = {}
         self._memory = np.zeros(1, MEMORY).view(np.recarray)[0]
         self._steps = self._horizon = 0
         self.red = ""
@@ -77,7 +78,7 @@ class CyborgEnv(gym.Env[Any, int]):
         episode_seed = int(self.np_random.integers(2**31))
         _seed_globals(episode_seed)
         if self.red not in self._wrappers:
-            self._wrappers[self.red] = self._wrapper_of(self.red)
+            self._cyborgs[self.red], self._wrappers[self.red] = self._wrapper_of(self.red)
             _seed_globals(episode_seed)
         bits = _checked_bits(self._wrappers[self.red].reset())
         self._generators = _globals()
@@ -103,6 +104,10 @@ class CyborgEnv(gym.Env[Any, int]):
             {"red": self.red},
         )
 
+    def last_red_action(self) -> str:
+        """Red's action of the last step, in CybORG's own words."""
+        return str(self._cyborgs[self.red].get_last_action("Red"))
+
     def _observation(self, bits: np.ndarray) -> Any:
         """Blue's bits, its memory and its mask, by the functions that the kernel runs."""
         out = np.zeros(MEMORY_FEATURES if self.remembers else NUM_BITS, np.uint8)
@@ -117,7 +122,7 @@ class CyborgEnv(gym.Env[Any, int]):
 
 
 def load(*, quiet: bool = False) -> Any:
-    """A function that builds the challenge's wrapper for a red agent; CyborgMissing without a whole CybORG.
+    """A function that builds CybORG and the challenge's wrapper for a red agent; CyborgMissing without a whole one.
 
     `quiet` keeps back what gym prints at its import: once a command is enough, not once for each worker.
     """
@@ -138,7 +143,7 @@ def load(*, quiet: bool = False) -> Any:
 
     def build(red: str) -> Any:
         cyborg = package.CybORG(str(scenario), "sim", agents={"Red": getattr(agents, AGENTS[red])})
-        return wrappers.ChallengeWrapper(env=cyborg, agent_name="Blue")
+        return cyborg, wrappers.ChallengeWrapper(env=cyborg, agent_name="Blue")
 
     return build
 
@@ -147,7 +152,7 @@ def installed_rules() -> str:
     """The rules of the CybORG that is installed. Its version cannot tell them (all say 2.1), its code can: a scan
     that replaces what red remembers of a host needs `clearports`, which came after the final leaderboard.
     """
-    load(quiet=True)
+    load()
     try:
         session = importlib.import_module("CybORG.Simulator.Session").RedAbstractSession
     except (ImportError, AttributeError) as error:

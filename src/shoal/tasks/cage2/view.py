@@ -90,7 +90,7 @@ def recorded(steps: np.ndarray) -> Episode:
 def in_words(episode: Episode) -> list[str]:
     """One line a step: what Blue did, what red did and how it went, what it cost."""
     return [
-        f"{t + 1:>3}  {blue_words(step)}; {red_words(step)}: {float(step['reward']) + 0.0:g}"
+        f"{t + 1:>3}  {blue_words(step)}; {red_words(step)} ({float(step['reward']) + 0.0:g})"
         for t, step in enumerate(episode.steps)
     ]
 
@@ -138,12 +138,12 @@ def _outcome(step: np.void, target: int, shown: bool, worked: bool) -> str:
     exploit = int(step["red_exploit"])
     if exploit < 0:
         return "without knowing a port, fails"
-    over = f"over {OVER[exploit]}: "
+    over = f"over {OVER[exploit]}, "
     if worked:
         shell = "privileged shell" if GENUINE[target, exploit] == PRIVILEGED_SHELL else "user shell"
         seen = exploit == SSH_BRUTE_FORCE or step["detected"]
-        return f"{over}{shell}, {'seen' if seen else 'missed'}"
-    return f"{over}{'met a decoy' if target else 'refused'}" if shown else f"{over}nothing answers"
+        return f"{over}gets a {shell}, {'seen' if seen else 'not seen'}"
+    return f"{over}{'meets a decoy' if target else 'is refused'}" if shown else f"{over}nothing answers"
 
 
 def picture(episode: Episode) -> dict[str, Any]:
