@@ -144,7 +144,6 @@ def _check_picture(given: PlayArgs) -> None:
     """Before an episode is played: can this picture be drawn?"""
     if given.simulator == "cyborg":
         raise ValueError("--picture: expected --simulator shoal: a picture shows what red holds, CybORG is not asked")
-
     if Path(str(given.picture)).suffix.lower() not in PICTURES:
         raise ValueError(f"--picture: expected a file name that ends in {', '.join(PICTURES)}, got {given.picture!r}")
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from shoal.cli.parsing import gives_budget, named, parse, switch, take
+from shoal.cli.parsing import BUDGETS, gives_budget, named, parse, switch, take
 
 
 def train(args: list[str], as_json: bool) -> int:
@@ -56,6 +56,8 @@ def _with_flags(args: list[str], default: Any, options: type[Any]) -> Any:
     prog, own = f"shoal train {default.task}", options(**json.loads(default.env_kwargs))
     both: Any = parse(Both, args, prog, Both(default, own))
     follows = settings(default.task, both.task_options)
+    if gives_budget(args):
+        follows = {name: value for name, value in follows.items() if "--" + name not in BUDGETS}
     if follows != settings(default.task, own):  # defaults that follow from the task's flags; flags by hand still win
         both = parse(Both, args, prog, Both(default.replace(**follows), own))
     if given is not None:
@@ -94,6 +96,16 @@ def _say_what_next(result: Any) -> None:
         print(f"{result.restarts} environments were restarted after faults: see {result.run}/events.jsonl")
     print(f"run      {result.run}")
     print(f"report   {result.run}/report.html")
-    print(f"next     shoal evaluate {result.run}")
+    print(f"next     {_next(result.run)}")
     if result.status == "interrupted":
         print(f"         shoal train --resume {result.run}")
+
+
+def _next(folder: str) -> str:
+    """The command that scores a run as others score theirs."""
+    from shoal.runs.store import Run
+    from shoal.tasks import TASKS
+
+    task = Run.open(folder, Path()).config["task"]
+    flags = TASKS[task].evaluate if task in TASKS else ""
+    return f"shoal evaluate {folder} {flags}".rstrip()

@@ -21,6 +21,7 @@ class Task:
     settings: str = (
         ""  # "module:function" from those options to settings that follow from them, below flags given by hand
     )
+    evaluate: str = ""  # flags of `shoal evaluate RUN` that give the score to compare with others'
 
 
 TASKS = {
@@ -38,6 +39,8 @@ TASKS = {
             "defend a network: CybORG's CAGE Challenge 2, compiled and exact",
             make="shoal.tasks.cage2.options:environment",
             options="shoal.tasks.cage2.options:Cage2Options",
+            settings="shoal.tasks.cage2.options:settings",
+            evaluate="--leaderboard",
         ),
         Task("CartPole-v1", "balance a pole; solved at a mean return of 475"),
         Task("Acrobot-v1", "swing a two-link arm up; good at -100"),

@@ -11,6 +11,7 @@ import pytest
 from shoal.cli import main
 from shoal.tasks.cage2 import commands
 from shoal.tasks.cage2.network import FINAL_RULES, RULES
+from shoal.tasks.presets import config_for
 
 from .standin import COMPLAINT
 
@@ -29,6 +30,34 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     run("train", "cage2", *TINY, "--runs-dir", str(folder), "--name", "trained")
     return folder / "trained"
+
+
+def test_after_training_the_leaderboard_is_advised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The mean of a mixture of attackers and horizons is nothing to compare; other tasks have no such protocol."""
+    run("train", "cage2", *TINY, "--runs-dir", str(tmp_path), "--name", "here")
+    assert f"next     shoal evaluate {tmp_path / 'here'} --leaderboard\n" in capsys.readouterr().out
+    run("train", "CartPole-v1", *TINY, "--runs-dir", str(tmp_path), "--name", "there")
+    assert f"next     shoal evaluate {tmp_path / 'there'}\n" in capsys.readouterr().out
+
+
+def test_training_in_cyborg_has_settings_of_its_own(
+    installed: Callable[..., None], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A few environments, a short budget and minibatches that fit; flags by hand win; from Python likewise."""
+    installed()
+    run("train", "cage2", "--simulator", "cyborg", "--epochs", "1", "--rollout-steps", "4", "--hidden", "8", "8",
+        "--minibatch-size", "16", "--runs-dir", str(tmp_path), "--name", "r")  # fmt: skip
+    capfd.readouterr()
+    config = json.loads((tmp_path / "r" / "config.json").read_text())
+    assert config["vector"]["num_envs"] == 8
+    assert config["ppo"]["minibatch_size"] == 16
+    assert (config["run"]["steps"], config["run"]["epochs"]) == (None, 1)
+    default = config_for("cage2", env_kwargs='{"simulator": "cyborg"}')
+    assert default.run.steps == 200_000
+    rows = default.ppo.rollout_steps * 8
+    assert rows % default.ppo.minibatch_size == 0
+    assert rows // default.ppo.minibatch_size >= 4
+    assert config_for("cage2").vector.num_envs == 512
 
 
 def test_only_scores_under_the_same_rules_are_ranked_together(
