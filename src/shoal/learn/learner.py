@@ -241,6 +241,8 @@ class Learner:
     def set_state(self, tensors: dict[str, Array], meta: dict[str, Any], *, reshard: bool = False) -> list[str]:
         """Go on from a checkpoint. Returns the reasons why the continuation is not exact, if there are any."""
 
+        if meta.get("not_resumable"):
+            raise ValueError(str(meta["not_resumable"]))
         part = _parts(tensors)
         if meta["spaces"] != self._spaces():
             saved = " and ".join(str(space_from_data(data)) for data in meta["spaces"])
