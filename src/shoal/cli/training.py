@@ -96,12 +96,12 @@ def _say_what_next(result: Any) -> None:
         print(f"{result.restarts} environments were restarted after faults: see {result.run}/events.jsonl")
     print(f"run      {result.run}")
     print(f"report   {result.run}/report.html")
-    print(f"next     {_next(result.run)}")
+    print(f"next     {next_command(result.run)}")
     if result.status == "interrupted":
         print(f"         shoal train --resume {result.run}")
 
 
-def _next(folder: str) -> str:
+def next_command(folder: str) -> str:
     """The command that scores a run as others score theirs."""
     from shoal.runs.store import Run
     from shoal.tasks import TASKS

@@ -113,6 +113,18 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         replay([tmp_path / "nothing.npz"])
 
 
+def test_a_file_of_another_kind_is_refused_in_our_words(tmp_path: Path) -> None:
+    """Nobody is told to load it unsafely."""
+    (tmp_path / "README.md").write_text("# not a recording")
+    np.savez(tmp_path / "objects.npz", blue_action=np.array([{}], object))
+    for name in ("README.md", "objects.npz"):
+        with pytest.raises(TraceError) as error:
+            load(tmp_path / name)
+        assert "pickle" not in str(error.value)
+    with pytest.raises(TraceError, match=r"expected a recording \(.npz, docs/cage2-recordings.md\)"):
+        load(tmp_path / "README.md")
+
+
 def test_pickles_are_never_loaded(tmp_path: Path) -> None:
     """An object array is refused, not unpickled."""
     path = tmp_path / "evil.npz"

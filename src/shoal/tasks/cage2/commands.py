@@ -144,7 +144,7 @@ def lines(name: str, result: dict[str, Any]) -> list[str]:
     out += [_row(row) for row in sorted(ranked, key=lambda row: -row["sum"])]
     others = [row for row in result["published"] if row["rules"] != rules]
     for other in sorted({row["rules"] for row in others}):
-        out += ["", f"published under other rules, not comparable ({other}, {_RULES_ARE[other]}; docs/cage2.md):"]
+        out += ["", f"published under other rules, not comparable ({other}, {_RULES_ARE[other]}; docs/cage2-rules.md):"]
         out += [_row(row) for row in others if row["rules"] == other]
     out += ["", "for the record:", *(_row(row) for row in result["cited"])]
     return out

@@ -83,8 +83,8 @@ def number_of(defender: str) -> int:
 def play(defender: str, red: str, episodes: int, seed: int = 0, horizons: Sequence[int] = HORIZONS) -> np.ndarray:
     """Returns of a defender against a red agent: float64[episode, horizon].
 
-    Shorter horizons are prefixes of the same episodes, as in the reference (TRACES.md). Episode i depends on
-    (seed, i) alone.
+    Shorter horizons are prefixes of the same episodes, as in the reference scores (docs/cage2-recordings.md). Episode
+    i depends on (seed, i) alone.
 
     >>> play("sleep", "sleep", episodes=2).tolist()
     [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]

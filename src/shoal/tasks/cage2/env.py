@@ -116,7 +116,7 @@ class Cage2Useful(Cage2):
 
 
 class Cage2Memory(Cage2):
-    """The 52 bits and what Blue can remember of its observations and actions (table in docs/cage2.md)."""
+    """The 52 bits and what Blue can remember of its observations and actions (table in docs/cage2-features.md)."""
 
     state = np.dtype([("game", STATE), ("horizon", np.int32), ("memory", MEMORY)], align=True)
     observation_space: gym.Space[Any] = gym.spaces.Box(0, 1, (MEMORY_FEATURES,), np.uint8)

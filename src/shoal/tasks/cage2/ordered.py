@@ -140,7 +140,7 @@ class OrderedUseful(Ordered):
 
 
 class OrderedMemory(Ordered):
-    """Bits, memory, the order, and what Blue concludes about held hosts (table in docs/cage2.md)."""
+    """Bits, memory, the order, and what Blue concludes about held hosts (docs/workflows.md)."""
 
     state = np.dtype(
         [("game", STATE), ("horizon", np.int32), ("order", np.int32), ("memory", MEMORY), ("watch", WATCH)], align=True

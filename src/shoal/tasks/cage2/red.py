@@ -1,4 +1,4 @@
-"""Red's moves on the true state (SPEC section 6). Its minds are in minds.py. Scalar code.
+"""Red's moves on the true state (docs/cage2-rules.md). Its minds are in minds.py. Scalar code.
 
 Every random outcome (target, exploit, detection) is an argument of `red_act`, so that sampled play and the
 replay of a recording run the same code.

@@ -1,4 +1,4 @@
-"""Replay of recordings of the real CybORG (TRACES.md): feed the recorded choices, compare every other field.
+"""Replay of recordings of the real CybORG (docs/cage2-recordings.md): feed the choices, compare all other fields.
 
 The recorded Blue action, red action, exploit and detection of a step are given to the same scalar functions
 that sampled play runs; everything else of the recording is a prediction to be met. B_line's and Meander's own
@@ -164,11 +164,11 @@ def predict(recorded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def differences(recorded: np.ndarray, predicted: np.ndarray, possible: np.ndarray) -> dict[str, np.ndarray]:
-    """Where each field differs, by the rules of TRACES.md: bool[episode, step] per field."""
+    """Where each field differs, by the rules of docs/cage2-recordings.md: bool[episode, step] per field."""
     wrong = {"red_choice": ~possible}
     for name in COMPARED:
         if name == "n_removable":
-            # Which of several sessions an escalation uses up is not recorded and cannot matter (SPEC 6.4).
+            # Which of several sessions an escalation uses up is not recorded and cannot matter (docs/cage2-rules.md).
             below_privileged = recorded["access"] < 2
             differs = ((recorded[name] > 0) != (predicted[name] > 0)) & below_privileged
         elif name == "reward":

@@ -1,4 +1,4 @@
-"""One step: state, order of events, Blue's bits, reward (SPEC sections 4, 5, 8, 9). Scalar code."""
+"""One step: state, order of events, Blue's bits, reward (docs/cage2-rules.md). Scalar code."""
 
 from __future__ import annotations
 
