@@ -127,18 +127,20 @@ def leaderboard(
     episodes: int = 1000,
     seed: int = 0,
     simulator: str = "shoal",
+    rules: str | None = None,
     epoch: int | None = None,
     runs_dir: str | Path = "runs",
     say: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """A cage2 run by the challenge's protocol: 3 red agents x 30, 50 and 100 steps, the means and their sum.
 
-    `say` hears every few seconds how far it is: the real CybORG takes minutes.
+    `rules` may be "final", those of the published leaderboard. `say` hears every few seconds how far it is: the real
+    CybORG takes minutes.
     """
     from shoal.tasks.cage2.commands import score_policy
 
     act, options = cage2_policy(run, runs_dir, epoch)
-    result = score_policy(act, episodes, seed, simulator=simulator, say=say, **options)
+    result = score_policy(act, episodes, seed, simulator=simulator, rules=rules, say=say, **options)
     return {"run": str(run), "episodes": episodes, "seed": seed, **result}
 
 

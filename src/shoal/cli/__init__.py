@@ -68,6 +68,8 @@ class EvaluateArgs:
     """cage2: the challenge's protocol, 3 red agents x 30, 50 and 100 steps (--episodes of each, default 1,000)."""
     simulator: Literal["shoal", "cyborg"] | None = None
     """cage2: play in the compiled simulator, or in the real CybORG if it is installed."""
+    rules: Literal["present", "final"] | None = None
+    """cage2, with --leaderboard: the present rules, or those of the published leaderboard (docs/cage2-rules.md)."""
     runs_dir: str = "runs"
     """Folder that holds the run folders."""
 
@@ -85,11 +87,14 @@ def evaluate(args: list[str], as_json: bool) -> int:
             episodes=1000 if given.episodes is None else given.episodes,
             seed=given.seed or 0,
             simulator=given.simulator or "shoal",
+            rules=given.rules,
             runs_dir=given.runs_dir,
             say=say,
         )
         print(json.dumps(found, allow_nan=False) if as_json else "\n".join(leaderboard_lines(given.run, found)))
         return 0
+    if given.rules is not None:
+        raise ValueError("--rules: expected --leaderboard beside it")
     from shoal.evaluate import evaluate as score
 
     result = score(

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from shoal.cli.parsing import named, parse
+from shoal.cli.parsing import named, parse, take
 
 PICTURES = (".png", ".svg", ".pdf")
 USAGE = """shoal cage2 replay FILE...          compare recordings of the real CybORG with the simulator, field by field
+                                    (--rules final: recordings of the rules of the published leaderboard)
 shoal cage2 play RUN|DEFENDER       one episode in words, and as a picture
 shoal cage2 score DEFENDER          a scripted defender by the challenge's protocol
 (of a trained run: shoal evaluate RUN --leaderboard)"""
@@ -31,12 +32,13 @@ def cage2(args: list[str], as_json: bool) -> int:
 
 def replay(args: list[str], as_json: bool) -> int:
     """Exit code 0 when nothing differs, 1 otherwise."""
-    if not args or args[0].startswith("-"):
+    if not args or args[0] in ("-h", "--help"):
         print(USAGE.splitlines()[0], file=sys.stdout if "--help" in args else sys.stderr)
         return 0 if "--help" in args else 2
     from shoal.tasks.cage2 import commands
 
-    report = commands.replay(args)
+    rules, files = take(args, "--rules")
+    report = commands.replay(files, rules or "present")
     print(json.dumps(report) if as_json else "\n".join(commands.replay_lines(report)))
     return 0 if report["mismatches"] == 0 else 1
 
@@ -56,6 +58,8 @@ class PlayArgs:
     """Which held-out episode."""
     simulator: Literal["shoal", "cyborg"] = "shoal"
     """The compiled simulator, or the real CybORG if it is installed."""
+    rules: Literal["present", "final"] | None = None
+    """The present rules, or those of the published leaderboard (docs/cage2-rules.md); CybORG has its own."""
     picture: str | None = None
     """File for the picture: .png, .svg or .pdf."""
     runs_dir: str = "runs"
@@ -71,6 +75,7 @@ def play(args: list[str], as_json: bool) -> int:
         _check_picture(given)
     act, options = _defender(given.defender, given.runs_dir)
     chosen = {"red": given.red, "horizon": given.horizon, "seed": given.seed, "simulator": given.simulator}
+    chosen["rules"] = given.rules
     episode = commands.play(act, **chosen, **options)
     if given.picture is not None:
         from shoal.figures.episode import episode_figure
@@ -100,6 +105,8 @@ class ScoreArgs:
     """Seed of the evaluation stream."""
     simulator: Literal["shoal", "cyborg"] = "shoal"
     """The compiled simulator, or the real CybORG if it is installed."""
+    rules: Literal["present", "final"] | None = None
+    """The present rules, or those of the published leaderboard (docs/cage2-rules.md); CybORG has its own."""
     runs_dir: str = "runs"
     """Folder that holds the run folders: a run's name is told apart from a wrong one."""
 
@@ -113,7 +120,7 @@ def score(args: list[str], as_json: bool) -> int:
     if given.defender not in DEFENDERS:
         raise ValueError(_not_scripted(given.defender, given.runs_dir, DEFENDERS))
     episodes = given.episodes or (4000 if given.simulator == "shoal" else 100)
-    result = commands.score(given.defender, episodes, given.seed, simulator=given.simulator, say=say)
+    result = commands.score(given.defender, episodes, given.seed, simulator=given.simulator, rules=given.rules, say=say)
     print(json.dumps(result) if as_json else "\n".join(leaderboard_lines(given.defender, result)))
     return 0
 

@@ -62,6 +62,7 @@ def restore(s: Any, host: int) -> None:
     """
     keep = ~(1 << host)
     s.restored = 1
+    s.reset_hosts |= 1 << host
     s.user_removable &= keep
     s.user_fixed &= keep
     s.malware &= keep

@@ -12,7 +12,7 @@ import numpy as np
 
 from shoal.tasks.cage2 import contest, leaderboard, view
 from shoal.tasks.cage2.minds import REDS
-from shoal.tasks.cage2.network import FINAL_RULES, RULES
+from shoal.tasks.cage2.network import FINAL_RULES, RULES, RULES_BY_NAME, is_final
 from shoal.tasks.cage2.replay import replay as replay_files
 
 Act = Callable[[Any, np.ndarray], np.ndarray]
@@ -21,9 +21,9 @@ SCRIPTED = ("decoy-first", "d2", "react-restore", "random", "sleep")  # rows of 
 PROGRESS_S = 5.0  # between two lines
 
 
-def replay(files: Iterable[str | Path]) -> dict[str, Any]:
+def replay(files: Iterable[str | Path], rules: str = "present") -> dict[str, Any]:
     """Replay recordings of the real CybORG: steps, mismatches by field, the first one with both states."""
-    return asdict(replay_files(files))
+    return {**asdict(replay_files(files, rules)), "rules": RULES_BY_NAME[rules]}
 
 
 def replay_lines(report: dict[str, Any]) -> list[str]:
@@ -32,7 +32,8 @@ def replay_lines(report: dict[str, Any]) -> list[str]:
         f"{name}: {found['steps']} steps, red {found['red']}, {found['mismatches']} mismatches"
         for name, found in report["files"].items()
     ]
-    lines.append(f"total: {report['steps']} steps, {report['mismatches']} mismatches")
+    rules = f"{report['rules']} ({_RULES_ARE[report['rules']]})"
+    lines.append(f"total: {report['steps']} steps, {report['mismatches']} mismatches under the rules {rules}")
     lines += [f"  {field}: {count} steps" for field, count in report["by_field"].items()]
     first = report["first"]
     if first is not None:
@@ -44,15 +45,15 @@ def replay_lines(report: dict[str, Any]) -> list[str]:
     return lines
 
 
-def play(act: Act | str, *, simulator: str = "shoal", **options: Any) -> dict[str, Any]:
+def play(act: Act | str, *, simulator: str = "shoal", rules: str | None = None, **options: Any) -> dict[str, Any]:
     """One episode in words and as picture data (None in CybORG, which shows Blue's side only); `act` and `options` as
     in `view.record`."""
-    where = {"rules": rules_of(simulator), "simulator": simulator}
+    where = {"rules": rules_of(simulator, rules), "simulator": simulator}
     if simulator == "cyborg":
         from shoal.tasks.cage2.cyborg_view import record
 
         return {**where, **record(act, **options), "picture": None}
-    episode = view.record(act, **options)
+    episode = view.record(act, rules=rules or "present", **options)
     return {
         **where,
         "red": episode.red,
@@ -63,14 +64,21 @@ def play(act: Act | str, *, simulator: str = "shoal", **options: Any) -> dict[st
 
 
 def score(
-    defender: str, episodes: int = 4000, seed: int = 0, *, simulator: str = "shoal", say: Say | None = None
+    defender: str,
+    episodes: int = 4000,
+    seed: int = 0,
+    *,
+    simulator: str = "shoal",
+    rules: str | None = None,
+    say: Say | None = None,
 ) -> dict[str, Any]:
     """A scripted defender's nine cells and sum, beside the published rows."""
     contest.number_of(defender)  # refuses a wrong name here
     if simulator == "cyborg":
-        return score_policy(defender, episodes, seed, simulator=simulator, say=say)
-    found = leaderboard.summarise({red: contest.play(defender, red, episodes, seed) for red in REDS})
-    return {**found, "scripted": scripted(episodes, seed, but=defender)}
+        return score_policy(defender, episodes, seed, simulator=simulator, rules=rules, say=say)
+    named = rules_of(simulator, rules)
+    found = leaderboard.summarise(_scripted(defender, episodes, seed, named), named)
+    return {**found, "scripted": scripted(episodes, seed, named, but=defender)}
 
 
 def score_policy(
@@ -79,38 +87,50 @@ def score_policy(
     seed: int = 0,
     *,
     simulator: str = "shoal",
+    rules: str | None = None,
     say: Say | None = None,
     **options: Any,
 ) -> dict[str, Any]:
     """The same for any policy; `act` and `options` as in `leaderboard.rollout`. `say` hears how far it is."""
-    rules = rules_of(simulator)
+    named = rules_of(simulator, rules)
     progress = _Progress(len(REDS) * episodes, say or (lambda text: None))
     returns = {
-        red: leaderboard.rollout(act, red, episodes, seed, simulator=simulator, played=progress, **options)
+        red: leaderboard.rollout(act, red, episodes, seed, simulator=simulator, rules=rules, played=progress, **options)
         for red in REDS
     }
-    found = leaderboard.summarise(returns, rules, simulator)
-    return {**found, "scripted": scripted(episodes, seed) if rules == RULES else []}
+    found = leaderboard.summarise(returns, named, simulator)
+    return {**found, "scripted": scripted(episodes, seed, named)}
 
 
-def scripted(episodes: int, seed: int, but: str = "") -> list[dict[str, Any]]:
+def _scripted(name: str, episodes: int, seed: int, rules: str) -> dict[str, np.ndarray]:
+    """Returns of a scripted defender in the compiled simulator, by red agent."""
+    by_name = "final" if rules == FINAL_RULES else "present"
+    return {red: contest.play(name, red, episodes, seed, rules=by_name) for red in REDS}
+
+
+def scripted(episodes: int, seed: int, rules: str = RULES, but: str = "") -> list[dict[str, Any]]:
     """Sums of the scripted defenders on as many episodes of the compiled simulator, for comparison."""
     rows = []
     for name in SCRIPTED:
         if name != but:
-            found = leaderboard.summarise({red: contest.play(name, red, episodes, seed) for red in REDS})
-            rows.append({"name": name, "sum": found["sum"]["mean"], "rules": RULES, "simulator": "shoal"})
+            found = leaderboard.summarise(_scripted(name, episodes, seed, rules), rules)
+            rows.append({"name": name, "sum": found["sum"]["mean"], "rules": rules, "simulator": "shoal"})
     return rows
 
 
-def rules_of(simulator: str) -> str:
-    """The rules by which a simulator plays; of CybORG, those of the one that is installed."""
+def rules_of(simulator: str, rules: str | None = None) -> str:
+    """The rules by which a simulator plays; of CybORG, those of the one that is installed, whatever is asked for."""
+    if rules is not None:
+        is_final(rules)  # refuses a wrong name
     if simulator == "shoal":
-        return RULES
+        return RULES_BY_NAME[rules or "present"]
     if simulator == "cyborg":
         from shoal.tasks.cage2.cyborg import installed_rules
 
-        return installed_rules()
+        found = installed_rules()
+        if rules is not None and found != RULES_BY_NAME[rules]:
+            raise ValueError(f"rules: expected none or those of the CybORG that is installed, {found}; got {rules!r}")
+        return found
     raise ValueError(f"simulator: expected shoal or cyborg, got {simulator!r}")
 
 

@@ -41,6 +41,7 @@ def rollout(
     num_envs: int = 1000,
     simulator: str = "shoal",
     order: str | int = "none",
+    rules: str | None = None,
     played: Callable[[int], None] = lambda episodes: None,
 ) -> np.ndarray:
     """Returns of any policy against a red agent: float64[episode, 3], at 30, 50 and 100 steps.
@@ -48,7 +49,7 @@ def rollout(
     `act(observations, begun) -> actions`, or a scripted defender's name; `begun` bool[N] marks first observations. The
     policy is not told the horizon, so the shorter ones are prefixes of the same episodes. Evaluation seeds are never
     training's. With simulator="cyborg" the episodes are played in the real CybORG, in worker processes; `played` hears
-    how many episodes have come to their end.
+    how many episodes have come to their end. `rules` ("present" or "final") are the compiled simulator's.
     """
     if episodes < 1:
         raise ValueError(f"episodes: expected at least 1, got {episodes}")
@@ -56,7 +57,10 @@ def rollout(
     longest = max(HORIZONS)
     if isinstance(act, str):
         act, features, mask = Defender(act, num_envs, seed).act, "plain", "none"
-    env = environment(simulator, horizon=longest, red=red, features=features, mask=mask, order=order)
+    options = {"horizon": longest, "red": red, "features": features, "mask": mask, "order": order}
+    if simulator == "shoal":
+        options["rules"] = rules or "present"
+    env = environment(simulator, **options)
     backend = "compiled" if simulator == "shoal" else "process"
     envs = make_vec(env, num_envs, backend=backend, stream=Stream.EVALUATE)
     try:

@@ -15,6 +15,15 @@ import numpy as np
 RULES = "cage-challenge-2@26ce1c1, Scenario2"
 # What the challenge's published leaderboard was made with (August 2022); two fixes lie between.
 FINAL_RULES = "cage-challenge-2@606813b, Scenario2"
+RULES_BY_NAME = {"present": RULES, "final": FINAL_RULES}  # --rules
+
+
+def is_final(rules: str) -> int:
+    """1 for the final rules, 0 for the present ones."""
+    if rules not in RULES_BY_NAME:
+        raise ValueError(f"rules: expected {' or '.join(RULES_BY_NAME)}, got {rules!r}")
+    return int(rules == "final")
+
 
 HOSTS = (
     "Defender", "Enterprise0", "Enterprise1", "Enterprise2", "Op_Host0", "Op_Host1", "Op_Host2",

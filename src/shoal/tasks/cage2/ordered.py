@@ -96,10 +96,11 @@ class Ordered(Cage2):
         order: str | int = "drawn",
         obedient: bool = False,
         alignment: str = "none",
+        rules: str = "present",
     ) -> None:
         self.order = DRAWN if order == "drawn" else number_of(order)
         self.alignment = alignment
-        super().__init__(horizon, red, mix, order=self.order, obedient=int(obedient))
+        super().__init__(horizon, red, mix, rules, order=self.order, obedient=int(obedient))
 
     def make_vector(self, num_envs: int, threads: int | Literal["auto"] = 1, stream: Stream = Stream.TRAIN) -> Any:
         """N of these with compliance counted; alignment enters the reward in training only."""

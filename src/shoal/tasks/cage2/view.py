@@ -59,6 +59,7 @@ def record(
     features: str = "memory",
     mask: str = "useful",
     order: str | int = "none",
+    rules: str = "present",
 ) -> Episode:
     """Play one episode and keep every step. `act(observations, begun) -> actions`, or a baseline's name.
 
@@ -68,7 +69,7 @@ def record(
     if isinstance(act, str):
         act, features, mask, order = Defender(act, 1, seed).act, "plain", "none", "none"
     # One step longer than shown, so that the last state can be read before the next episode replaces it.
-    seen: dict[str, Any] = {"features": features, "mask": mask, "order": order}
+    seen: dict[str, Any] = {"features": features, "mask": mask, "order": order, "rules": rules}
     envs = make_vec(1, stream=Stream.EVALUATE, horizon=horizon + 1, red=red, **seen)
     observations, _ = envs.reset(seed=seed)
     game = envs.state["game"].view(np.recarray)[0]
