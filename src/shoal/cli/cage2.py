@@ -74,8 +74,8 @@ def play(args: list[str], as_json: bool) -> int:
     if given.picture is not None:
         _check_picture(given)
     act, options = _defender(given.defender, given.runs_dir)
-    chosen = {"red": given.red, "horizon": given.horizon, "seed": given.seed, "simulator": given.simulator}
-    chosen["rules"] = given.rules
+    chosen: dict[str, Any] = {"red": given.red, "horizon": given.horizon, "seed": given.seed}
+    chosen |= {"simulator": given.simulator, "rules": given.rules}
     episode = commands.play(act, **chosen, **options)
     if given.picture is not None:
         from shoal.figures.episode import episode_figure
