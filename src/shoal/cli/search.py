@@ -63,7 +63,7 @@ def _say_what_was_found(found: Any) -> None:
     best = summary.best
     print(f"found    {summary.found}")
     if best is not None:
-        print(f"best     {best['name']} (by the posterior; see the ties)")
+        print(f"best     {best['name']} (by the posterior)")
         print(f"score    {score_line(best)}")
         kept = conduct_line(best["fresh"]["compliance"] if best["fresh"] else best["compliance"], best["judged"])
         if kept is not None:

@@ -142,18 +142,16 @@ def verdict(difference: Difference | None) -> str:
     """Whether the orders differ, in a sentence."""
     if difference is None:
         return "Too few pulls passed the gate to say whether orders differ."
-    noise = (
-        "the noise between trainings"
-        if difference.test != "Cochran's Q"
-        else "the noise of evaluation (what another training seed would change is not told apart from it here)"
-    )
+    repeated = difference.test != "Cochran's Q"
+    noise = "the noise between trainings" if repeated else "the noise of evaluation"
     figures = (
         f"{difference.test}, {p_value(difference.p)}; {percent(difference.share)} of the variance of a pull lies "
         f"between orders, 95 % interval {percent(difference.share_low)} to {percent(difference.share_high)}"
     )
     if difference.alike:
         return f"The orders pulled are alike: their spread is no more than {noise} ({figures}). Any of them will do."
-    return f"The orders pulled differ by more than {noise} ({figures})."
+    seeds = "" if repeated else " Another training seed may be part of it."
+    return f"The orders pulled differ by more than {noise} ({figures}).{seeds}"
 
 
 def _regret(domain: Domain, ranking: Ranking, item: int) -> dict[str, Any]:
