@@ -12,10 +12,12 @@ import pytest
 import torch
 
 from shoal.align import MOST_KL, TrustRegion, progress_of
+from shoal.cli import main
 from shoal.imitation import clone_follower
 from shoal.learn.ppo import Batch
 from shoal.order_policy import Exam, load_policy, new_agent, order_config, ordered_env, save_policy
 from shoal.runs import jsonl
+from shoal.runs.store import Run
 from shoal.tasks.cage2.obedience import Conduct, play
 from shoal.workflows import OrderResult, load_result, train_order, train_universal
 
@@ -152,6 +154,45 @@ def test_a_universal_policy(clone: Path, tmp_path: Path) -> None:
     weights = train_universal(tmp_path / "u", start=clone, steps=1000, num_envs=10, minibatch_size=500)
     found = train_order(7, start=weights, folder=tmp_path / "pull", episodes_per_env=1, min_episodes=1, **SMALL)
     assert found.start == str(weights)
+
+
+def test_a_trained_order_is_a_run_like_others(clone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The folder can be evaluated, put on the leaderboard, watched and reported; going on with it is refused with the
+    right way."""
+    folder = tmp_path / "users-first"
+    found = train_order(ORDER, start=clone, seed=1, folder=folder, episodes_per_env=1, min_episodes=1, **SMALL)
+    capsys.readouterr()
+    said = {}
+    for name, args in {
+        "evaluate": ["evaluate", str(folder), "--episodes", "2"],
+        "leaderboard": ["evaluate", str(folder), "--leaderboard", "--episodes", "2"],
+        "play": ["cage2", "play", "users-first", "--horizon", "3", "--runs-dir", str(tmp_path)],
+        "report": ["report", str(folder)],
+    }.items():
+        with pytest.raises(SystemExit) as ended:
+            main(args)
+        assert ended.value.code == 0, name
+        said[name] = capsys.readouterr().out
+    assert "red bline, 100 steps" in said["evaluate"]
+    assert f"-> {folder}" in said["leaderboard"]
+    assert "total " in said["play"]
+    assert "status finished" in (folder / "report.html").read_text()
+    assert Run(folder).status == "finished"
+    assert [row["update"] for row in Run(folder).metrics()] == list(range(1, found.updates + 1))
+    with pytest.raises(SystemExit) as ended:
+        main(["train", "--resume", str(folder), "--steps", "100000"])
+    assert ended.value.code == 2
+    assert "train_order(..., start=" in capsys.readouterr().err
+    assert Run(folder).status == "finished"
+
+
+def test_a_folder_that_is_trained_in_again_forgets_the_older_weights(clone: Path, tmp_path: Path) -> None:
+    """However many updates they had."""
+    more = train_order(ORDER, start=clone, seed=1, folder=tmp_path, episodes_per_env=3, min_episodes=1, **SMALL)
+    less = train_order(ORDER, start=None, seed=2, folder=tmp_path, episodes_per_env=1, min_episodes=0, **SMALL)
+    env, agent = agent_of(None)
+    assert more.seed == 1
+    assert load_policy(less.weights, agent, env.features)["seed"] == 2
 
 
 def test_weights_of_other_features_are_refused(tmp_path: Path) -> None:

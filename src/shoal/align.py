@@ -35,7 +35,7 @@ def train_rows(learner: Learner, envs: OrderedVectorEnv, updates: int, *, warm: 
             metrics |= before.keep()
         yield {
             "update": update + 1,
-            "steps": learner.steps,
+            **learner.progress_row(),
             "episodes": learner.tracker.completed,
             **metrics,
             "workflow/compliance_by_environment": compliance_by_env(envs.last_episodes),

@@ -28,3 +28,17 @@ def cage2_policy(
         return actions
 
     return act, seen
+
+
+def cage2_played(options: dict[str, Any]) -> str:
+    """Where and against whom episodes of these options are played: a score says nothing without it."""
+    from shoal.tasks.cage2.commands import rules_of, where_line
+    from shoal.tasks.cage2.options import Cage2Options
+
+    given = Cage2Options(**options)
+    red = given.red
+    if red == "mixed":
+        shares = zip(("bline", "meander", "sleep"), given.mix, strict=True)
+        red = "mixed (" + ", ".join(f"{100 * share / sum(given.mix):.0f} % {name}" for name, share in shares) + ")"
+    steps = " or ".join(str(steps) for steps in given.horizon)
+    return f"red {red}, {steps} steps; {where_line(rules_of(given.simulator), given.simulator)}"

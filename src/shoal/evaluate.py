@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from torch import nn
 
-from shoal.defender import cage2_policy
+from shoal.defender import cage2_played, cage2_policy
 from shoal.learn.deploy import DeployedPolicy, load_policy
 from shoal.tasks import environment
 from shoal.train import check_environment, parse_env_kwargs
@@ -97,6 +97,7 @@ def evaluate(
     check_environment(config, env, imports, f"shoal evaluate {run}", "evaluate it")
     seed = config.run.seed if seed is None else seed
     kwargs = parse_env_kwargs(config.env_kwargs) | ({} if simulator is None else {"simulator": simulator})
+    played = cage2_played(kwargs) if config.task == "cage2" and env is None else None
     made, kwargs = (env, {}) if env is not None else environment(config.task, kwargs)
     if isinstance(made, str):
         try:
@@ -106,6 +107,8 @@ def evaluate(
     result: dict[str, Any] = {
         "task": config.task, "epoch": policy.epoch, "seed": seed, "num_envs": num_envs, "held_out": True,
     }  # fmt: skip
+    if played is not None:
+        result["played"] = played
     for mode, deterministic in (("deterministic", True), ("sampled", False)):
         envs = make_vec(
             made,
@@ -131,15 +134,21 @@ def leaderboard(
     episodes: int = 1000,
     seed: int = 0,
     simulator: str = "shoal",
+    rules: str | None = None,
     epoch: int | None = None,
     runs_dir: str | Path = "runs",
+    say: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """A cage2 run by the challenge's protocol: 3 red agents x 30, 50 and 100 steps, the means and their sum."""
+    """A cage2 run by the challenge's protocol: 3 red agents x 30, 50 and 100 steps, the means and their sum.
+
+    `rules` may be "final", those of the published leaderboard. `say` hears every few seconds how far it is: the real
+    CybORG takes minutes.
+    """
     from shoal.tasks.cage2.commands import score_policy
 
     act, options = cage2_policy(run, runs_dir, epoch)
-    result = score_policy(act, episodes, seed, simulator=simulator, **options)
-    return {"run": str(run), "simulator": simulator, "episodes": episodes, "seed": seed, **result}
+    result = score_policy(act, episodes, seed, simulator=simulator, rules=rules, say=say, **options)
+    return {"run": str(run), "episodes": episodes, "seed": seed, **result}
 
 
 def _check_same_observations(policy: DeployedPolicy, envs: VectorEnv[Any, Any, Any]) -> None:

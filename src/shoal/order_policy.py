@@ -21,6 +21,7 @@ from shoal.vector.seeding import Stream, sequence
 
 REWARD_SCALE = 0.1  # of training: returns of some tens become values of a few units; scores are never scaled
 GAMMA = 0.99
+MIX = (0.5, 0.5, 0.0)  # of bline, meander and sleep in red="mixed"
 STEPS = 100  # of an episode: what a pull of the search is scored at
 
 
@@ -33,7 +34,7 @@ def order_config(
     learning_rate: float = 0.002,
     minibatch_size: int | None = None,
 ) -> TrainConfig:
-    """The settings of training one workflow (WORKFLOWS.md), and what it leaves open.
+    """The settings of training one workflow (docs/workflows.md), and what they leave open.
 
     `warm`: training starts from weights that are good already. Such a policy is nearly certain of its actions, and a
     step of 0.002 that is small for a fresh network can undo it: larger minibatches, a KL limit, no entropy bonus.
@@ -62,7 +63,7 @@ def ordered_env(
     *,
     mask: str = "useful",
     steps: int = STEPS,
-    mix: tuple[float, ...] = (0.5, 0.5, 0),
+    mix: tuple[float, ...] = MIX,
 ) -> Any:
     """The environment of a workflow; `order` may be "drawn", `red` may be "mixed"."""
     given = order if order == "drawn" else number_of(order)

@@ -12,7 +12,8 @@ from typing import Any
 
 from shoal.align import Trial, one_thread, train_rows
 from shoal.learn.learner import Learner
-from shoal.order_policy import STEPS, Exam, load_policy, order_config, ordered_env, save_policy
+from shoal.order_policy import MIX, STEPS, Exam, load_policy, order_config, ordered_env, save_policy
+from shoal.order_run import finish, order_run, policy_meta
 from shoal.runs import jsonl
 from shoal.runs.disk import from_json, replace_atomically, to_json
 from shoal.tasks.cage2.aligned import OrderedVectorEnv
@@ -86,7 +87,7 @@ def train_order(
     evaluation_episodes: int = 500,
     say: Say = lambda text: None,
 ) -> OrderResult:
-    """Train one order and score it on held-out episodes; everything is kept in `folder`.
+    """Train one order and score it on held-out episodes; everything is kept in `folder`, a run like others.
 
     `start` is the folder of weights to start from (a clone, a universal policy, another order's), None a fresh
     network. Every `check_every` updates after `min_episodes` the policy plays validation episodes, greedily. It stops
@@ -96,7 +97,6 @@ def train_order(
     """
     number = number_of(order)
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     began = time.process_time()
     aligned = _alignment(alignment, compliance_threshold)
     env = ordered_env(number, red, mask=mask)
@@ -105,7 +105,9 @@ def train_order(
         learning_rate=learning_rate,
     )  # fmt: skip
     updates = max(1, episodes_per_env * STEPS // update_every_steps)
-    with one_thread():
+    config = config.replace(steps=updates * num_envs * update_every_steps)
+    played = {"horizon": (STEPS,), "red": red, "mix": MIX, "mask": mask, "order": name_of(number)}
+    with order_run(folder, config, alignment=aligned.method, **played) as run, one_thread():
         envs = OrderedVectorEnv(env, num_envs, alignment=aligned)
         learner = Learner(config, envs)
         if start is not None:
@@ -114,36 +116,36 @@ def train_order(
         if start is not None:
             trial.check(0)
         stopped, done = "budget", 0
-        metrics = folder / METRICS
-        metrics.unlink(missing_ok=True)  # a pull that was killed begins again
         for row in train_rows(learner, envs, updates, warm=start is not None):
             done += 1
             due = done * update_every_steps >= min_episodes * STEPS and (done % check_every == 0 or done == updates)
             if due:
                 row |= trial.check(done)
-            jsonl.append(metrics, row)
+            jsonl.append(folder / METRICS, row)
             say(_line(row))
             if due and early_stop and trial.may_stop():
                 stopped = "compliance"
                 break
         trial.restore()
         weights = save_policy(
-            folder / "weights", learner.agent, trial.chosen,
-            {"features": env.features, "order": name_of(number), "red": red, "seed": seed, "mask": mask},
+            run.checkpoints, learner.agent, trial.chosen,
+            policy_meta(env, trial.chosen, learner.steps, order=name_of(number), red=red, seed=seed, mask=mask),
         )  # fmt: skip
         score, conduct = Exam(env, evaluation_episodes, seed, 0).grade(learner.agent)
-    episodes, obedience = learner.tracker.completed, conduct.compliance.low
-    mean, low, high = score.bounds()
-    result = OrderResult(
-        order=name_of(number), number=number, red=red, start="scratch" if start is None else str(start), seed=seed,
-        mean=mean, se=(high - mean) / 1.96, low=low, high=high,
-        evaluation_episodes=evaluation_episodes, compliance=conduct.compliance,
-        believed_compliance=conduct.believed_compliance, coverage=conduct.coverage, wasted=conduct.wasted,
-        passed=obedience is not None and obedience >= compliance_threshold, compliance_threshold=compliance_threshold,
-        alignment=aligned.method, episodes=episodes, episodes_per_env=episodes / num_envs, updates=done,
-        chosen_update=trial.chosen, stopped=stopped, weights=str(weights), cpu_s=time.process_time() - began,
-    )  # fmt: skip
-    replace_atomically(folder / RESULT, to_json(result.to_json()))
+        episodes, obedience = learner.tracker.completed, conduct.compliance.low
+        mean, low, high = score.bounds()
+        result = OrderResult(
+            order=name_of(number), number=number, red=red, start="scratch" if start is None else str(start), seed=seed,
+            mean=mean, se=(high - mean) / 1.96, low=low, high=high,
+            evaluation_episodes=evaluation_episodes, compliance=conduct.compliance,
+            believed_compliance=conduct.believed_compliance, coverage=conduct.coverage, wasted=conduct.wasted,
+            passed=obedience is not None and obedience >= compliance_threshold,
+            compliance_threshold=compliance_threshold, alignment=aligned.method, episodes=episodes,
+            episodes_per_env=episodes / num_envs, updates=done, chosen_update=trial.chosen, stopped=stopped,
+            weights=str(weights), cpu_s=time.process_time() - began,
+        )  # fmt: skip
+        replace_atomically(folder / RESULT, to_json(result.to_json()))
+        finish(run, f"ended by {stopped} after {done} updates, the weights of update {trial.chosen} were kept")
     return result
 
 
@@ -169,25 +171,28 @@ def train_universal(
 ) -> Path:
     """One policy for all orders: an order is drawn for each episode. Returns the folder of its weights."""
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    aligned = _alignment(alignment, 0.95)
     env = ordered_env("drawn", red, mask=mask)
     config = order_config(
         seed=seed, warm=start is not None, num_envs=num_envs, learning_rate=learning_rate,
         minibatch_size=minibatch_size,
     )  # fmt: skip
-    with one_thread():
-        envs = OrderedVectorEnv(env, num_envs, alignment=_alignment(alignment, 0.95))
+    updates = max(1, math.ceil(steps / (num_envs * STEPS)))
+    config = config.replace(steps=updates * num_envs * STEPS)
+    played = {"horizon": (STEPS,), "red": red, "mix": MIX, "mask": mask, "order": "drawn"}
+    with order_run(folder, config, alignment=aligned.method, **played) as run, one_thread():
+        envs = OrderedVectorEnv(env, num_envs, alignment=aligned)
         learner = Learner(config, envs)
         if start is not None:
             load_policy(start, learner.agent, env.features)
-        metrics, updates = folder / METRICS, max(1, math.ceil(steps / (num_envs * STEPS)))
-        metrics.unlink(missing_ok=True)
         for row in train_rows(learner, envs, updates, warm=start is not None):
             row.pop("workflow/compliance_by_environment")
-            jsonl.append(metrics, row)
+            jsonl.append(folder / METRICS, row)
             say(_line(row))
-        meta = {"features": env.features, "order": "drawn", "red": red, "seed": seed, "mask": mask}
-        return save_policy(folder / "weights", learner.agent, learner.epoch, meta)
+        meta = policy_meta(env, learner.epoch, learner.steps, order="drawn", red=red, seed=seed, mask=mask)
+        weights = save_policy(run.checkpoints, learner.agent, learner.epoch, meta)
+        finish(run, f"ended after {updates} updates")
+        return weights
 
 
 def _alignment(given: str | Alignment, threshold: float) -> Alignment:

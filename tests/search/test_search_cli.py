@@ -43,6 +43,8 @@ def test_resuming_takes_the_settings_of_the_folder(tmp_path: Path, capsys: pytes
     ("args", "what"),
     [
         (["chess"], "expected a domain of cage2, gridworld"),
+        ([], "expected what to search: shoal search cage2 | shoal search gridworld"),
+        (["--workflows", "3"], "expected what to search"),
         (["gridworld", "--workflows", "0"], "--workflows as a whole number of at least 1"),
         (["--resume", "nowhere"], "no run 'nowhere'"),
         (["gridworld", "--slip", "2"], "slip: expected a probability"),
@@ -54,6 +56,37 @@ def test_wrong_usage_is_exit_code_2(
     """With one line that says what was expected."""
     assert run(*args, "--runs-dir", str(tmp_path)) == 2
     assert what in capsys.readouterr().err
+
+
+def test_a_search_of_a_grid_speaks_of_visits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is fixed in a grid; the best is scored on fresh episodes, once."""
+    args = ["gridworld", "--workflows", "2", "--name", "g", "--runs-dir", str(tmp_path)]
+    assert run(*args) == 0
+    said = capsys.readouterr()
+    assert "% of its visits" in said.out
+    assert "on 200 fresh episodes" in said.out
+    assert "found    " in said.out
+    assert said.err.count("on fresh episodes") == 1
+    assert run("--resume", str(tmp_path / "g")) == 0
+    assert "on fresh episodes" not in capsys.readouterr().err
+
+
+def test_the_policy_of_a_search_is_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The console says where it is and how to score it; test_align.py has the other commands on such a folder."""
+    small = ["--num-envs", "4", "--episodes-per-env", "1", "--min-episodes", "0", "--compliance-threshold", "0"]
+    assert (
+        run("cage2", "--workflows", "1", *small, "--start", "scratch", "--name", "s", "--runs-dir", str(tmp_path)) == 0
+    )
+    said = capsys.readouterr().out
+    command = next(line for line in said.splitlines() if line.startswith("next "))
+    _, _, verb, policy, flag = command.split()
+    assert (verb, flag) == ("evaluate", "--leaderboard")
+    assert "rules: cage-challenge-2@26ce1c1" in said
+    assert "on 2,000 fresh episodes" in said
+    with pytest.raises(SystemExit) as ended:
+        main(["evaluate", policy, "--leaderboard", "--episodes", "2"])
+    assert ended.value.code == 0
+    assert f"-> {policy}" in capsys.readouterr().out
 
 
 def test_resuming_a_search_of_another_domain_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

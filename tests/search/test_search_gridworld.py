@@ -9,6 +9,7 @@ import pytest
 
 from shoal.bandit.orders import all_ranks, kendall
 from shoal.runs import checkpoint
+from shoal.search.domain import default_config
 from shoal.search.gridworld import Gridworld
 from shoal.search.options import SearchConfig
 from shoal.tasks import visiting
@@ -131,8 +132,9 @@ def test_the_follower_keeps_every_order(tmp_path: Path) -> None:
 def test_a_pull_learns_its_order(tmp_path: Path) -> None:
     """A few seconds of training pass the gate, and the world pays; an episode of it can be drawn.
 
-    With the default budget half of all seeds pass; with this one 10 of 10 did."""
-    domain = Gridworld(SearchConfig(domain="gridworld", episodes_per_env=300))
+    With 50 episodes of each environment half of all seeds pass; with gridworld's default 10 of 10 did."""
+    domain = Gridworld(default_config("gridworld"))
+    assert domain.config.episodes_per_env == 300
     found = domain.pull(domain.hidden, start=None, seed=7, folder=tmp_path, say=lambda text: None)
     assert found.passed
     assert found.mean > 5

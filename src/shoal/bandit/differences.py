@@ -47,11 +47,12 @@ def single_pulls(means: Sequence[float], errors: Sequence[float]) -> Difference 
     # DerSimonian & Laird's moment estimate of the variance between items.
     between = max(0.0, (q - freedom) / float(weights.sum() - (weights**2).sum() / weights.sum()))
     within = float((noise**2).mean())
-    # Q / (1 + between / within) is chi-squared for equal errors: its quantiles bound the ratio.
+    # Q / (1 + between / within) is chi-squared for equal errors: its quantiles bound the ratio. The share is I squared
+    # (Higgins & Thompson 2002), the same ratio at the distribution's mean, so that it lies within its interval.
     low, high = (max(0.0, q / chi2.ppf(share, freedom) - 1) for share in (0.975, 0.025))
     return Difference(
         "Cochran's Q", q, float(chi2.sf(q, freedom)), math.sqrt(between), math.sqrt(within),
-        between / (between + within), low / (1 + low), high / (1 + high),
+        max(0.0, 1 - freedom / q) if q > 0 else 0.0, low / (1 + low), high / (1 + high),
     )  # fmt: skip
 
 

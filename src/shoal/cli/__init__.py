@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from shoal.cli.cage2 import cage2, leaderboard_lines
+from shoal.cli.cage2 import cage2, leaderboard_lines, say
 from shoal.cli.parsing import find_here, named, parse, plain_warnings, switch, take_all, unalias
 from shoal.cli.rides import rides
 from shoal.cli.rides_evaluate import evaluate as evaluate_rides
@@ -73,6 +73,8 @@ class EvaluateArgs:
     """cage2: play in the compiled simulator, or in the real CybORG if it is installed."""
     imports: tuple[str, ...] = ()
     """Modules to import first, since they register environments: --import MODULE, once for each."""
+    rules: Literal["present", "final"] | None = None
+    """cage2, with --leaderboard: the present rules, or those of the published leaderboard (docs/cage2-rules.md)."""
     runs_dir: str = "runs"
     """Folder that holds the run folders."""
 
@@ -92,10 +94,14 @@ def evaluate(args: list[str], as_json: bool) -> int:
             episodes=1000 if given.episodes is None else given.episodes,
             seed=given.seed or 0,
             simulator=given.simulator or "shoal",
+            rules=given.rules,
             runs_dir=given.runs_dir,
+            say=say,
         )
         print(json.dumps(found, allow_nan=False) if as_json else "\n".join(leaderboard_lines(given.run, found)))
         return 0
+    if given.rules is not None:
+        raise ValueError("--rules: expected --leaderboard beside it")
     from shoal.evaluate import evaluate as score
 
     result = score(
@@ -114,6 +120,8 @@ def evaluate(args: list[str], as_json: bool) -> int:
         f"{result['task']}, epoch {result['epoch']}, {result['episodes']} held-out episodes, "
         f"evaluation seed {result['seed']}"
     )
+    if "played" in result:
+        print(result["played"])
     print(f"{'':15}{'mean':>10}  {'95 % interval':^21}{'median':>10}{'worst':>10}{'best':>10}{'length':>9}")
     for mode in ("deterministic", "sampled"):
         row = result[mode]

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from shoal.cli.parsing import named, parse
+from shoal.cli.parsing import named, parse, take
 
+PICTURES = (".png", ".svg", ".pdf")
 USAGE = """shoal cage2 replay FILE...          compare recordings of the real CybORG with the simulator, field by field
+                                    (--rules final: recordings of the rules of the published leaderboard)
 shoal cage2 play RUN|DEFENDER       one episode in words, and as a picture
-shoal cage2 score DEFENDER          a scripted defender by the challenge's protocol"""
+shoal cage2 score DEFENDER          a scripted defender by the challenge's protocol
+(of a trained run: shoal evaluate RUN --leaderboard)"""
 
 
 def cage2(args: list[str], as_json: bool) -> int:
@@ -28,12 +32,13 @@ def cage2(args: list[str], as_json: bool) -> int:
 
 def replay(args: list[str], as_json: bool) -> int:
     """Exit code 0 when nothing differs, 1 otherwise."""
-    if not args or args[0].startswith("-"):
+    if not args or args[0] in ("-h", "--help"):
         print(USAGE.splitlines()[0], file=sys.stdout if "--help" in args else sys.stderr)
         return 0 if "--help" in args else 2
     from shoal.tasks.cage2 import commands
 
-    report = commands.replay(args)
+    rules, files = take(args, "--rules")
+    report = commands.replay(files, rules or "present")
     print(json.dumps(report) if as_json else "\n".join(commands.replay_lines(report)))
     return 0 if report["mismatches"] == 0 else 1
 
@@ -43,15 +48,20 @@ class PlayArgs:
     """One episode, step by step in words, and as a picture."""
 
     defender: str
-    """A run folder of cage2, or a scripted defender (sleep, random, react-restore, d1, d2, noisy, decoy-first)."""
+    """A run of cage2, or a scripted defender: sleep, random, react-restore (restores what just showed an exploit; it is
+    not the challenge's BlueReactRestore), d1, d2, noisy, decoy-first."""
     red: Literal["bline", "meander", "sleep"] = "bline"
     """The attacker."""
     horizon: int = 100
     """Steps."""
     seed: int = 0
     """Which held-out episode."""
+    simulator: Literal["shoal", "cyborg"] = "shoal"
+    """The compiled simulator, or the real CybORG if it is installed."""
+    rules: Literal["present", "final"] | None = None
+    """The present rules, or those of the published leaderboard (docs/cage2-rules.md); CybORG has its own."""
     picture: str | None = None
-    """File for the picture (.png or .svg)."""
+    """File for the picture: .png, .svg or .pdf."""
     runs_dir: str = "runs"
     """Folder that holds the run folders."""
 
@@ -61,17 +71,22 @@ def play(args: list[str], as_json: bool) -> int:
     given = parse(PlayArgs, named(args, "--defender"), "shoal cage2 play DEFENDER")
     from shoal.tasks.cage2 import commands
 
+    if given.picture is not None:
+        _check_picture(given)
     act, options = _defender(given.defender, given.runs_dir)
-    episode = commands.play(act, red=given.red, horizon=given.horizon, seed=given.seed, **options)
+    chosen: dict[str, Any] = {"red": given.red, "horizon": given.horizon, "seed": given.seed}
+    chosen |= {"simulator": given.simulator, "rules": given.rules}
+    episode = commands.play(act, **chosen, **options)
     if given.picture is not None:
         from shoal.figures.episode import episode_figure
 
         episode_figure(episode["picture"]).savefig(Path(given.picture), dpi=150)
     if as_json:
-        print(json.dumps({name: episode[name] for name in ("red", "total", "lines")}))
+        print(json.dumps({name: episode[name] for name in ("rules", "simulator", "red", "total", "lines")}))
         return 0
     print("\n".join(episode["lines"]))
     print(f"total {episode['total']:.1f} over {given.horizon} steps against {episode['red']}")
+    print(commands.where_line(episode["rules"], episode["simulator"]))
     if given.picture is not None:
         print(f"picture  {given.picture}")
     return 0
@@ -82,45 +97,62 @@ class ScoreArgs:
     """A scripted defender by the challenge's protocol."""
 
     defender: str = "decoy-first"
-    """sleep, random, react-restore, d1, d2, noisy or decoy-first."""
-    episodes: int = 4000
-    """Episodes per red agent."""
+    """sleep, random, react-restore (restores what just showed an exploit; it is not the challenge's BlueReactRestore),
+    d1, d2, noisy or decoy-first."""
+    episodes: int | None = None
+    """Episodes per red agent; default 4,000, in CybORG 100 (which takes some minutes)."""
     seed: int = 0
     """Seed of the evaluation stream."""
+    simulator: Literal["shoal", "cyborg"] = "shoal"
+    """The compiled simulator, or the real CybORG if it is installed."""
+    rules: Literal["present", "final"] | None = None
+    """The present rules, or those of the published leaderboard (docs/cage2-rules.md); CybORG has its own."""
+    runs_dir: str = "runs"
+    """Folder that holds the run folders: a run's name is told apart from a wrong one."""
 
 
 def score(args: list[str], as_json: bool) -> int:
     """Print the nine cells and the sum."""
     given = parse(ScoreArgs, named(args, "--defender"), "shoal cage2 score DEFENDER")
     from shoal.tasks.cage2 import commands
+    from shoal.tasks.cage2.contest import DEFENDERS
 
-    result = commands.score(given.defender, given.episodes, given.seed)
+    if given.defender not in DEFENDERS:
+        raise ValueError(_not_scripted(given.defender, given.runs_dir, DEFENDERS))
+    episodes = given.episodes or (4000 if given.simulator == "shoal" else 100)
+    result = commands.score(given.defender, episodes, given.seed, simulator=given.simulator, rules=given.rules, say=say)
     print(json.dumps(result) if as_json else "\n".join(leaderboard_lines(given.defender, result)))
     return 0
 
 
 def leaderboard_lines(name: str, result: dict[str, Any]) -> list[str]:
     """The challenge's table for people."""
-    lines = [
-        f"rules: {result['rules']}",
-        f"{'red':<9}{'steps':>6}{'mean':>9}  {'95 % interval':^20}{'median':>8}{'5 %':>9}{'worst':>9}",
-    ]
-    for cell in result["cells"]:
-        bounds = f"[{cell['low']:.2f}, {cell['high']:.2f}]"
-        lines.append(
-            f"{cell['red']:<9}{cell['horizon']:>6}{cell['mean']:>9.2f}  {bounds:^20}"
-            f"{cell['median']:>8.1f}{cell['q05']:>9.1f}{cell['worst']:>9.1f}"
-        )
-    total = result["sum"]
-    lines += [
-        "",
-        f"sum of the nine means {total['mean']:.2f}, 95 % interval [{total['low']:.2f}, {total['high']:.2f}]",
-        "",
-    ]
-    rows = [{"name": name, "sum": total["mean"], "rules": result["rules"]}, *result["published"]]
-    for row in sorted(rows, key=lambda row: -row["sum"]):
-        lines.append(f"{row['sum']:>8.2f}  {'-> ' if row['name'] == name else ''}{row['name']} ({row['rules']})")
-    return lines
+    from shoal.tasks.cage2.commands import lines
+
+    return lines(name, result)
+
+
+def say(text: str) -> None:
+    """Progress goes to standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _not_scripted(name: str, runs_dir: str, known: Sequence[str]) -> str:
+    from shoal.runs.store import Run
+
+    try:
+        run = Run.open(name, Path(runs_dir))
+    except FileNotFoundError:
+        return f"expected a scripted defender ({', '.join(known)}), got {name!r}"
+    return f"{name} is a run, not a scripted defender: score it with shoal evaluate {run.path} --leaderboard"
+
+
+def _check_picture(given: PlayArgs) -> None:
+    """Before an episode is played: can this picture be drawn?"""
+    if given.simulator == "cyborg":
+        raise ValueError("--picture: expected --simulator shoal: a picture shows what red holds, CybORG is not asked")
+    if Path(str(given.picture)).suffix.lower() not in PICTURES:
+        raise ValueError(f"--picture: expected a file name that ends in {', '.join(PICTURES)}, got {given.picture!r}")
 
 
 def _defender(name: str, runs_dir: str) -> tuple[Any, dict[str, str]]:

@@ -9,11 +9,12 @@ import sys
 from typing import Any
 
 from shoal.cli.parsing import named, parse, take
+from shoal.cli.training import next_commands
 
 
 def search(args: list[str], as_json: bool) -> int:
     """Search over orders, or go on with a search."""
-    from shoal.search.domain import DOMAINS, domain_class
+    from shoal.search.domain import DOMAINS, default_config, domain_class
     from shoal.search.folder import SearchFolder
     from shoal.search.loop import search as run
     from shoal.search.options import SearchConfig
@@ -21,7 +22,10 @@ def search(args: list[str], as_json: bool) -> int:
     resume, args = take(args, "--resume")
     args = named(args, "--domain")
     given, args = take(args, "--domain")
-    default, known = SearchConfig(domain=given or SearchConfig.domain), {}
+    if given is None and resume is None and not {"-h", "--help"} & set(args):
+        choice = " | ".join(f"shoal search {name}" for name in DOMAINS)
+        raise ValueError(f"expected what to search: {choice} (or --resume FOLDER); a search is many trainings")
+    default, known = default_config(given or SearchConfig.domain), {}
     if resume is not None:
         from pathlib import Path
 
@@ -52,17 +56,20 @@ def search(args: list[str], as_json: bool) -> int:
 
 
 def _say_what_was_found(found: Any) -> None:
+    from shoal.search.findings import conduct_line
+    from shoal.search.summary import score_line
+
     summary = found.summary
     best = summary.best
-    if best is None:
-        print("no pull passed the gate: no order can be recommended")
-    else:
-        print(f"best     {best['name']}")
-        print(f"score    {best['mean']:.2f}, 95 % interval [{best['low']:.2f}, {best['high']:.2f}]")
-        compliance = best["compliance"]
-        if compliance and compliance["mean"] is not None:
-            bounds = f"[{100 * compliance['low']:.1f}, {100 * compliance['high']:.1f}]"
-            print(f"kept to  {100 * compliance['mean']:.1f} % of its fixes, 95 % interval {bounds}")
+    print(f"found    {summary.found}")
+    if best is not None:
+        print(f"best     {best['name']} (by the posterior)")
+        print(f"score    {score_line(best)}")
+        kept = conduct_line(best["fresh"]["compliance"] if best["fresh"] else best["compliance"], best["judged"])
+        if kept is not None:
+            print(f"kept to  {kept}")
+    if summary.played:
+        print(f"played   {summary.played}")
     print(
         f"pulls    {summary.pulls}, of which {summary.passed} passed; {found.wall_s:,.0f} s ({found.cpu_s:,.0f} CPU-s)"
     )
@@ -77,6 +84,11 @@ def _say_what_was_found(found: Any) -> None:
             f"ranking  number {regret['place']} of {regret['of']} by {regret['source']}, "
             f"{regret['simple_regret']:.2f} below the best"
         )
-    print(f"next     {summary.next_pick}")
     print(f"folder   {found.folder}")
     print(f"report   {found.report}")
+    if summary.strategy != "halving":  # its rounds are for a number of pulls
+        print(f"more     shoal search --resume {found.folder} --workflows {summary.pulls + 10}")
+        print(f"         (would try first: {summary.next_pick})")
+    if found.policy is not None:
+        print(f"next     {next_commands(found.policy)[0]}")
+        print(f"         shoal cage2 play {found.policy}")

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from shoal.cli.parsing import find_here, gives_budget, named, parse, switch, take, take_all
+from shoal.cli.parsing import BUDGETS, find_here, gives_budget, named, parse, switch, take, take_all
 
 
 def train(args: list[str], as_json: bool) -> int:
@@ -59,6 +59,8 @@ def _with_flags(args: list[str], default: Any, options: type[Any]) -> Any:
     prog, own = f"shoal train {default.task}", options(**json.loads(default.env_kwargs))
     both: Any = parse(Both, args, prog, Both(default, own))
     follows = settings(default.task, both.task_options)
+    if gives_budget(args):
+        follows = {name: value for name, value in follows.items() if "--" + name not in BUDGETS}
     if follows != settings(default.task, own):  # defaults that follow from the task's flags; flags by hand still win
         both = parse(Both, args, prog, Both(default.replace(**follows), own))
     if given is not None:
@@ -92,9 +94,6 @@ def _command() -> str:
 
 
 def _say_what_next(result: Any) -> None:
-    from shoal.runs.store import Run
-    from shoal.tasks import evaluations
-
     mean = "-" if result.mean_return is None else f"{result.mean_return:,.1f}"
     print(f"{result.status}: {result.reason}")
     print(
@@ -105,12 +104,22 @@ def _say_what_next(result: Any) -> None:
         print(f"{result.restarts} environments were restarted after faults: see {result.run}/events.jsonl")
     print(f"run      {result.run}")
     print(f"report   {result.run}/report.html")
-    imports = _import_flags(result.run)
-    for number, (flags, words) in enumerate(evaluations(Run.open(result.run, Path()).config["task"])):
-        command = f"shoal evaluate {result.run}{imports} {flags}".rstrip()
-        print(f"{'         ' if number else 'next     '}{command}" + (f"   ({words})" if words else ""))
+    for number, command in enumerate(next_commands(result.run)):
+        print(f"{'         ' if number else 'next     '}{command}")
     if result.status == "interrupted":
-        print(f"         shoal train --resume {result.run}{imports}")
+        print(f"         shoal train --resume {result.run}{_import_flags(result.run)}")
+
+
+def next_commands(run: str) -> list[str]:
+    """The commands that score a run as others score theirs, the quickest first."""
+    from shoal.runs.store import Run
+    from shoal.tasks import evaluations
+
+    imports = _import_flags(run)
+    return [
+        f"shoal evaluate {run}{imports} {flags}".rstrip() + (f"   ({words})" if words else "")
+        for flags, words in evaluations(Run.open(run, Path()).config["task"])
+    ]
 
 
 def _import_flags(run: str) -> str:

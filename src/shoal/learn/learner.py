@@ -245,6 +245,8 @@ class Learner:
     def set_state(self, tensors: dict[str, Array], meta: dict[str, Any], *, reshard: bool = False) -> list[str]:
         """Go on from a checkpoint. Returns the reasons why the continuation is not exact, if there are any."""
 
+        if meta.get("not_resumable"):
+            raise ValueError(str(meta["not_resumable"]))
         part = _parts(tensors)
         if json.dumps(meta["spaces"]) != json.dumps(self._spaces()):  # as text: the order of a Dict's keys counts too
             saved = " and ".join(str(space_from_data(data)) for data in meta["spaces"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from shoal.search.domain import Say
+from shoal.search.domain import Say, default_config
 from shoal.search.loop import SearchResult, search
 from shoal.search.options import SearchConfig
 
@@ -24,7 +24,7 @@ class WorkflowSearch:
         domain: str = "cage2",
         n_envs: int = 25,
         n_workflows: int = 20,
-        train_episodes_per_env: int = 50,
+        train_episodes_per_env: int | None = None,
         compliance_threshold: float = 0.95,
         min_episodes: int = 10,
         update_every_steps: int = 100,
@@ -37,6 +37,7 @@ class WorkflowSearch:
         runs_dir: str = "runs",
         **options: Any,
     ) -> None:
+        default = default_config(domain)
         self.config = SearchConfig(
             domain=domain,
             workflows=n_workflows,
@@ -45,7 +46,7 @@ class WorkflowSearch:
             start=start,  # type: ignore[arg-type]
             universal=universal,
             num_envs=n_envs,
-            episodes_per_env=train_episodes_per_env,
+            episodes_per_env=default.episodes_per_env if train_episodes_per_env is None else train_episodes_per_env,
             min_episodes=min_episodes,
             update_every_steps=update_every_steps,
             compliance_threshold=compliance_threshold,

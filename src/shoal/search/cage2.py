@@ -13,10 +13,12 @@ from shoal.bandit.orders import all_ranks
 from shoal.imitation import clone_follower
 from shoal.learn.agent import Agent
 from shoal.order_policy import Exam, load_policy, new_agent, order_config, ordered_env
-from shoal.search.domain import Pull, Ranking, Say
+from shoal.search.domain import Fresh, Pull, Ranking, Say
 from shoal.search.options import SearchConfig
 from shoal.tasks.cage2 import view
+from shoal.tasks.cage2.commands import where_line
 from shoal.tasks.cage2.env import make_vec
+from shoal.tasks.cage2.network import RULES
 from shoal.tasks.cage2.replay import write_step
 from shoal.tasks.cage2.traces import STEP
 from shoal.tasks.cage2.workflow import ORDERS, PLACE, UNITS, classes
@@ -33,6 +35,7 @@ WORDS = {
 CODES = {"defender": "D", "enterprise": "E", "op_server": "S", "op_host": "H", "user": "U"}
 STEPS = 100
 RANKING_EPISODES = 500
+FRESH_EPISODES, FRESH_EXAM = 2000, 2  # exams 0 and 1 of a pull's seed are its verdict and its checks
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,9 @@ class Cage2SearchOptions:
 
     red: Literal["bline", "meander", "sleep", "mixed"] = "bline"
     """The red agent that pulls are trained and scored against."""
-    orders: Literal["120", "24"] = "120"
-    """All orders of the five unit types, or one of each class: the defender's place changes nothing."""
+    orders: Literal["24", "120"] = "24"
+    """One order of each class (24), or all orders of the five unit types (120): the defender's place changes nothing,
+    so that five of them are alike."""
     alignment: Literal["lagrange", "reward"] = "lagrange"
     """How training is kept to an order: a multiplier on violations, or a reward for the rate of compliance."""
 
@@ -51,13 +55,14 @@ class Cage2:
     """A pull trains a defender under one order and scores the environment's own reward over 100 steps."""
 
     Options = Cage2SearchOptions
+    judged = "fixes"
 
     def __init__(
-        self, config: SearchConfig, red: str = "bline", orders: str = "120", alignment: str = "lagrange"
+        self, config: SearchConfig, red: str = "bline", orders: str = "24", alignment: str = "lagrange"
     ) -> None:
         for name, value, known in (
             ("red", red, ("bline", "meander", "sleep", "mixed")),
-            ("orders", orders, ("120", "24")),
+            ("orders", orders, ("24", "120")),
             ("alignment", alignment, ("lagrange", "reward")),
         ):
             if value not in known:
@@ -77,6 +82,8 @@ class Cage2:
         self.key = ", ".join(f"{CODES[unit]} {WORDS[unit]}" for unit in kept)
         self.names = [" > ".join(WORDS[unit] for unit in order) for order in chosen]
         self.codes = ["".join(CODES[unit] for unit in order) for order in chosen]
+        self.immaterial = [kept.index("defender")] if "defender" in kept else []
+        self.played = where_line(RULES, "shoal")
         self.score = f"reward of a 100-step episode against {red}"
 
     def prepare(self, folder: Path, say: Say) -> Path | None:
@@ -84,7 +91,7 @@ class Cage2:
         return clone_follower(folder, seed=self.config.seed, say=say)
 
     def pull(self, item: int, *, start: Path | None, seed: int, folder: Path, say: Say) -> Pull:
-        """Train one workflow (WORKFLOWS.md) and score it on held-out episodes."""
+        """Train one workflow (docs/workflows.md) and score it on held-out episodes."""
         config = self.config
         found = train_order(
             self.numbers[item],
@@ -104,6 +111,13 @@ class Cage2:
         details: dict[str, Any] = {name: asdict(getattr(found, name)) for name in shares}
         details |= {name: getattr(found, name) for name in kept}
         return Pull(found.mean, found.se, found.passed, found.weights, details)
+
+    def score_again(self, item: int, weights: Path, seed: int) -> Fresh:
+        """The policy on episodes of an exam of its own: neither of the pull's verdict nor of its checks."""
+        env = ordered_env(self.numbers[item], self.red)
+        score, conduct = Exam(env, FRESH_EPISODES, seed, FRESH_EXAM).grade(self._agent(env, weights))
+        mean, _, high = score.bounds()
+        return Fresh(mean, (high - mean) / 1.96, FRESH_EPISODES, asdict(conduct.compliance))
 
     def ranking(self, folder: Path, say: Say) -> Ranking:
         """One policy trained on orders drawn for each episode, then every order played by it on the same episodes."""

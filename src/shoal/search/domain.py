@@ -31,6 +31,24 @@ class Pull:
 
 
 @dataclass(frozen=True)
+class Fresh:
+    """The score of a trained item on episodes by which nothing was chosen, not even the item."""
+
+    mean: float
+    se: float
+    episodes: int
+    compliance: dict[str, Any] | None = None  # mean, low, high
+
+    @property
+    def low(self) -> float:
+        return self.mean - 1.96 * self.se
+
+    @property
+    def high(self) -> float:
+        return self.mean + 1.96 * self.se
+
+
+@dataclass(frozen=True)
 class Ranking:
     """Values of all items from one source other than the pulls, to measure a search against."""
 
@@ -41,7 +59,12 @@ class Ranking:
 
 
 class Domain(Protocol):
-    """A finite set of orders and the trainings behind them. Made anew in each process from (config, options)."""
+    """A finite set of orders and the trainings behind them. Made anew in each process from (config, options).
+
+    A domain may have more: `score_again(item, weights, seed) -> Fresh` plays the best policy on episodes of its own;
+    `judged` says what compliance counts ("fixes"); `played` where the episodes are played, which a score must name;
+    `immaterial` which things may stand anywhere (indices); `DEFAULTS` holds settings in place of SearchConfig's.
+    """
 
     Options: ClassVar[type[Any]]  # a dataclass of the domain's own options, with defaults; flags of `shoal search`
     points: Array  # int64[n, things]: rank vectors
@@ -80,6 +103,11 @@ def domain_class(name: str) -> Any:
     if not colon:
         raise ValueError(f"expected a domain of {', '.join(DOMAINS)} (or module:Class), got {name!r}")
     return getattr(importlib.import_module(module), attribute)
+
+
+def default_config(name: str) -> SearchConfig:
+    """The settings of `shoal search NAME`."""
+    return SearchConfig(domain=name, **getattr(domain_class(name), "DEFAULTS", {}))
 
 
 def complete_options(domain: str, options: dict[str, Any]) -> dict[str, Any]:

@@ -12,10 +12,11 @@ from typing import Any
 from shoal.runs.disk import from_json, replace_atomically, sync_folder, to_json
 from shoal.runs.lock import Lock, Locked
 from shoal.runs.store import Run
-from shoal.search.domain import Pull, Ranking
+from shoal.search.domain import Fresh, Pull, Ranking
 from shoal.search.options import SearchConfig, config_from
 
 REQUEST, PULL, RANKING, LOG = "request.json", "pull.json", "ranking.json", "worker.log"
+FRESH = "fresh.json"
 UNIVERSAL = "universal"
 ORPHAN_S = 30.0  # a worker of a killed search ends by itself; so long its folder is waited for
 
@@ -23,7 +24,8 @@ _README = """\
 This folder is one search of shoal: a bandit whose every pull is a training run.
 
 config.json     the settings ("search": common ones, "options": the domain's own)
-pulls/NNN-*/    one folder per pull: request.json (what was asked), pull.json (what came of it), the trained weights
+pulls/NNN-*/    one folder per pull: request.json (what was asked), pull.json (what came of it), the trained weights,
+                fresh.json (the best one's score on fresh episodes); of cage2 each is a run: shoal evaluate FOLDER
 base/           what the first pulls start from
 universal/      with --universal: one policy for all orders, and all orders ranked by it
 report.html     the posterior, the pulls, the regret, the best order
@@ -54,6 +56,7 @@ class Record:
     pull: Pull
     wall_s: float
     cpu_s: float
+    fresh: Fresh | None = None  # of the pull that was found the best
 
 
 class SearchFolder:
@@ -117,15 +120,26 @@ class SearchFolder:
                 f"{folder} was asked for {asked}, this search asks for {request}: the folder is of another version of "
                 "shoal or was changed by hand. Start a new search"
             )
-        return Record(asked, Pull(**found["pull"]), found["wall_s"], found["cpu_s"])
+        return Record(asked, Pull(**found["pull"]), found["wall_s"], found["cpu_s"], self.fresh(asked))
 
     def records(self) -> list[Record]:
         """All finished pulls, by number, as they stand on the disk."""
         found = []
         for file in sorted(self.path.glob(f"pulls/[0-9]*/{PULL}")):
             data = from_json(file.read_bytes())
-            found.append(Record(Request(**data["request"]), Pull(**data["pull"]), data["wall_s"], data["cpu_s"]))
+            request = Request(**data["request"])
+            times = data["wall_s"], data["cpu_s"]
+            found.append(Record(request, Pull(**data["pull"]), *times, self.fresh(request)))
         return sorted(found, key=lambda record: record.request.number)
+
+    def fresh(self, request: Request) -> Fresh | None:
+        """The score of this pull on fresh episodes, if it was made."""
+        file = self.of(request) / FRESH
+        return Fresh(**from_json(file.read_bytes())) if file.exists() else None
+
+    def store_fresh(self, request: Request, fresh: Fresh) -> None:
+        """Keep it beside the pull."""
+        replace_atomically(self.of(request) / FRESH, to_json(asdict(fresh)))
 
     def ranking(self) -> Ranking | None:
         """The values of all items that the search is measured against, once they have been made."""
@@ -142,7 +156,9 @@ class SearchFolder:
 
     def store(self, record: Record) -> None:
         """The last write of a pull: with it, the pull counts."""
-        replace_atomically(self.of(record.request) / PULL, to_json(asdict(record)))
+        data = asdict(record)
+        del data["fresh"]
+        replace_atomically(self.of(record.request) / PULL, to_json(data))
 
 
 def claim(folder: Path) -> Lock:

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
@@ -20,10 +20,10 @@ from shoal.bandit import strategies
 from shoal.bandit.orders import kendall
 from shoal.runs.disk import replace_atomically, to_json
 from shoal.search import worker
-from shoal.search.domain import Domain, Ranking, Say, complete_options, make_domain, pull_seed
+from shoal.search.domain import Domain, Ranking, Say, complete_options, default_config, make_domain, pull_seed
 from shoal.search.folder import LOG, RANKING, UNIVERSAL, Record, Request, SearchFolder
 from shoal.search.options import SearchConfig, check_resumed
-from shoal.search.summary import Summary, summarise
+from shoal.search.summary import Summary, best_of, posterior_of, summarise
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class SearchResult:
     folder: str
     report: str
     summary: Summary
+    policy: str | None  # folder of the best policy, where the domain's pulls are runs
     wall_s: float  # of this process; a resumed search counts from its resuming
     cpu_s: float  # of this process and its workers
 
@@ -57,6 +58,7 @@ def search(
         say(f"search {folder.path}")
         try:
             records, ranking, domain = _go_on(folder, say)
+            records = _score_best(folder, domain, records, say)
             summary = summarise(domain, folder.config, records, ranking)
             from shoal.search.report import write_page
 
@@ -67,14 +69,22 @@ def search(
             reason = f"{type(error).__name__}: {error}"[:2000]
             folder.run.set_status("interrupted" if stopped else "failed", reason)
             raise
-    return SearchResult(str(folder.path), str(page), summary, time.perf_counter() - began, _cpu_s() - cpu)
+    policy = _policy(folder, summary)
+    return SearchResult(str(folder.path), str(page), summary, policy, time.perf_counter() - began, _cpu_s() - cpu)
+
+
+def _policy(folder: SearchFolder, summary: Summary) -> str | None:
+    if summary.best is None or not summary.best["weights"]:
+        return None
+    run = (folder.path / summary.best["weights"]).parent
+    return str(run) if (run / "config.json").is_file() else None
 
 
 def _open(
     config: SearchConfig | None, options: dict[str, Any], resume: str | Path | None, command: str | None
 ) -> SearchFolder:
     if resume is None:
-        config = config or SearchConfig()
+        config = config or default_config(SearchConfig.domain)
         options = complete_options(config.domain, options)
         make_domain(config, options)  # refuses wrong options before there is a folder
         return SearchFolder.create(config, options, command or "python: shoal.search, " + shlex.join(sys.argv))
@@ -108,6 +118,18 @@ def _go_on(folder: SearchFolder, say: Say) -> tuple[list[Record], Ranking | None
         while len(told) < config.workflows:
             _tell(strategy, told, crew.finished(len(told)), config.workflows, say)
     return told, ranking, domain
+
+
+def _score_best(folder: SearchFolder, domain: Domain, told: list[Record], say: Say) -> list[Record]:
+    """The best score is the highest of several, on the episodes that chose it: its policy is scored anew."""
+    best = best_of(told, posterior_of(domain, told))
+    score_again = getattr(domain, "score_again", None)
+    if best is None or best.fresh is not None or score_again is None:
+        return told
+    say("scoring the best order's policy on fresh episodes")
+    fresh = score_again(best.request.item, folder.path / best.pull.weights, best.request.seed)
+    folder.store_fresh(best.request, fresh)
+    return [replace(record, fresh=fresh) if record is best else record for record in told]
 
 
 def _tell(strategy: strategies.Strategy, told: list[Record], record: Record, total: int, say: Say) -> None:

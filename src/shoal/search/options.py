@@ -28,7 +28,7 @@ class SearchConfig:
     num_envs: int = 25
     """Environments of a pull."""
     episodes_per_env: int = 50
-    """Episodes per environment that a pull may train for."""
+    """Episodes per environment that a pull may train for; gridworld's default is 300."""
     min_episodes: int = 10
     """Episodes per environment before a pull may stop early."""
     update_every_steps: int = 100

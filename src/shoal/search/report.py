@@ -15,7 +15,7 @@ from shoal.runs.disk import from_json, replace_atomically
 from shoal.search.domain import Domain, Ranking, make_domain
 from shoal.search.folder import Record, SearchFolder
 from shoal.search.replay import Table, contest
-from shoal.search.summary import Summary, next_pick, posterior_of, summarise
+from shoal.search.summary import Summary, answer_lines, next_pick, posterior_of, summarise
 from shoal.vector.layout import Array
 
 REPLAYS = 20
@@ -139,14 +139,7 @@ def _page(
 
 
 def _answer(summary: Summary, domain: Domain) -> str:
-    best = summary.best
-    if best is None:
-        return "No pull passed the gate: no order can be recommended."
-    return (
-        f"Best order found: <b>{_text(best['name'])}</b>. {_text(domain.score.capitalize())}: {best['mean']:.2f}, 95 % "
-        f"interval {best['low']:.2f} to {best['high']:.2f}; posterior {best['posterior_mean']:.2f} ± "
-        f"{2 * best['posterior_std']:.2f}."
-    )
+    return "<br>".join(_text(line) for line in answer_lines(summary, domain.score))
 
 
 def _regret(summary: Summary, table: Ranking | None, curves: dict[str, Array] | None) -> str:

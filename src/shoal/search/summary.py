@@ -13,8 +13,10 @@ from shoal.bandit.effects import precedence
 from shoal.bandit.gp import FiniteGP, Posterior
 from shoal.bandit.ucb import UCB
 from shoal.search.domain import Domain, Ranking
+from shoal.search.findings import p_value, percent, sentence
 from shoal.search.folder import Record
 from shoal.search.options import SearchConfig
+from shoal.vector.layout import Array
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,8 @@ class Summary:
     strategy: str
     pulls: int
     passed: int
+    found: str  # what was found, in a sentence
+    played: str  # where the episodes were played, if the domain says
     best: dict[str, Any] | None  # None: no pull passed the gate
     next_pick: str
     kernel: str
@@ -46,7 +50,9 @@ def summarise(
         strategy=config.strategy,
         pulls=len(records),
         passed=sum(record.pull.passed for record in records),
-        best=None if best is None else _described(best, posterior),
+        found=sentence(records, *_material(domain)),
+        played=getattr(domain, "played", ""),
+        best=None if best is None else _described(best, posterior, getattr(domain, "judged", "decisions")),
         next_pick=domain.names[next_pick(domain, config, records)],
         kernel=posterior.kernel,
         difference=None if difference is None else asdict(difference),
@@ -90,6 +96,7 @@ def difference_of(records: Sequence[Record]) -> Difference | None:
 
 def effects_of(domain: Domain, posterior: Posterior) -> list[dict[str, Any]]:
     """How much each precedence is worth by the posterior, the others being equal, with 95 % intervals."""
+    immaterial = getattr(domain, "immaterial", ())
     return [
         {
             "first": domain.things[effect.first],
@@ -99,25 +106,52 @@ def effects_of(domain: Domain, posterior: Posterior) -> list[dict[str, Any]]:
             "high": effect.value + 1.96 * effect.std,
         }
         for effect in precedence(domain.points, posterior)
+        if effect.first not in immaterial and effect.second not in immaterial
     ]
+
+
+def _material(domain: Domain) -> tuple[Array, list[str]]:
+    """Rank vectors and names of the things whose place can matter."""
+    kept = [thing for thing in range(len(domain.things)) if thing not in getattr(domain, "immaterial", ())]
+    ranks: Array = domain.points[:, kept].argsort(1).argsort(1)
+    return ranks, [domain.things[thing] for thing in kept]
+
+
+def answer_lines(summary: Summary, score: str) -> list[str]:
+    """The answer for people: what was found, the order picked, its score on fresh episodes, and where it was played."""
+    lines = [summary.found]
+    best = summary.best
+    if best is not None:
+        lines.append(f"Picked by the posterior: {best['name']}. {score.capitalize()}: {score_line(best)}.")
+    if summary.played:
+        lines.append(summary.played)
+    return lines
+
+
+def score_line(best: dict[str, Any]) -> str:
+    """The score of the best: on fresh episodes first, since the search's own chose it."""
+    own = f"{best['mean']:.2f} [{best['low']:.2f}, {best['high']:.2f}]"
+    fresh = best["fresh"]
+    if fresh is None:
+        return f"{own} on the episodes that chose it"
+    again = f"{fresh['mean']:.2f} [{fresh['low']:.2f}, {fresh['high']:.2f}] on {fresh['episodes']:,} fresh episodes"
+    return f"{again} ({own} on those that chose it)"
 
 
 def verdict(difference: Difference | None) -> str:
     """Whether the orders differ, in a sentence."""
     if difference is None:
         return "Too few pulls passed the gate to say whether orders differ."
-    noise = (
-        "the noise between trainings"
-        if difference.test != "Cochran's Q"
-        else "the noise of evaluation (what another training seed would change is not told apart from it here)"
-    )
+    repeated = difference.test != "Cochran's Q"
+    noise = "the noise between trainings" if repeated else "the noise of evaluation"
     figures = (
-        f"{difference.test}, p = {difference.p:.2g}; {100 * difference.share:.0f} % of the variance of a pull lies "
-        f"between orders, 95 % interval {100 * difference.share_low:.0f} to {100 * difference.share_high:.0f} %"
+        f"{difference.test}, {p_value(difference.p)}; {percent(difference.share)} of the variance of a pull lies "
+        f"between orders, 95 % interval {percent(difference.share_low)} to {percent(difference.share_high)}"
     )
     if difference.alike:
         return f"The orders pulled are alike: their spread is no more than {noise} ({figures}). Any of them will do."
-    return f"The orders pulled differ by more than {noise} ({figures})."
+    seeds = "" if repeated else " Another training seed may be part of it."
+    return f"The orders pulled differ by more than {noise} ({figures}).{seeds}"
 
 
 def _regret(domain: Domain, ranking: Ranking, item: int) -> dict[str, Any]:
@@ -135,8 +169,8 @@ def _regret(domain: Domain, ranking: Ranking, item: int) -> dict[str, Any]:
     }
 
 
-def _described(record: Record, posterior: Posterior) -> dict[str, Any]:
-    item, pull = record.request.item, record.pull
+def _described(record: Record, posterior: Posterior, judged: str) -> dict[str, Any]:
+    item, pull, fresh = record.request.item, record.pull, record.fresh
     return {
         "item": item,
         "name": record.request.name,
@@ -146,7 +180,9 @@ def _described(record: Record, posterior: Posterior) -> dict[str, Any]:
         "high": pull.mean + 1.96 * pull.se,
         "posterior_mean": float(posterior.mean[item]),
         "posterior_std": float(posterior.std[item]),
+        "fresh": None if fresh is None else {**asdict(fresh), "low": fresh.low, "high": fresh.high},
         "compliance": pull.details.get("compliance"),
+        "judged": judged,
         "weights": pull.weights,
     }
 

@@ -43,6 +43,8 @@ TASKS = {
             "defend a network: CybORG's CAGE Challenge 2, compiled and exact",
             make="shoal.tasks.cage2.options:environment",
             options="shoal.tasks.cage2.options:Cage2Options",
+            settings="shoal.tasks.cage2.options:settings",
+            evaluations=(("--leaderboard", ""),),
         ),
         Task("CartPole-v1", "balance a pole; solved at a mean return of 475"),
         Task("Acrobot-v1", "swing a two-link arm up; good at -100"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ from shoal.tasks.cage2.blue import blue_act
 from shoal.tasks.cage2.minds import SLEEPER
 from shoal.tasks.cage2.network import DISCOVER, HOSTS, KINDS, SUBNETS, action_index
 from shoal.tasks.cage2.step import STATE, conclude, start
+
+from .standin import forget_imports, write_package
 
 DATA = Path(__file__).parents[2] / "data" / "cage2"
 TRACES = sorted(DATA.glob("traces_*.npz"))
@@ -60,3 +64,18 @@ def data() -> Path:
 def traces() -> list[Path]:
     assert len(TRACES) == 10
     return TRACES
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., None]]:
+    """`installed(rules=..., without=...)`: that package (standin.py) is what `import CybORG` finds, in workers too."""
+
+    def install(**how: str) -> None:
+        folder = str(write_package(tmp_path / "site", **how))
+        forget_imports()
+        monkeypatch.syspath_prepend(folder)
+        paths = [folder, os.environ.get("PYTHONPATH", "")]
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
+
+    yield install
+    forget_imports()

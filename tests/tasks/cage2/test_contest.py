@@ -42,6 +42,27 @@ def test_decoy_first_scores_at_least_minus_52() -> None:
     assert (returns["sleep"] == 0).all()
 
 
+def test_the_final_rules_give_the_final_scores() -> None:
+    """What the challenge published of sleeping and of random Blue, 1,000 episodes a cell, and decoy-first in the real
+    CybORG of those rules, 300 episodes: within the errors of both."""
+    for name, real, error in (("random", -2015.61, 30.93 / 1.96), ("sleep", -3112.2, 6.67 / 1.96),
+                              ("decoy-first", -50.49, 0.95 / 1.96)):  # fmt: skip
+        found = summarise({red: play(name, red, 2000, seed=5, rules="final") for red in REDS})["sum"]
+        assert abs(found["mean"] - real) < 3.5 * np.hypot(found["se"], error), name
+
+
+@pytest.mark.parametrize("red", ["bline", "meander"])
+def test_a_vector_environment_plays_by_the_final_rules_too(red: str) -> None:
+    """A Blue that restores at random fares otherwise under each of the two, in kernel and environment alike."""
+    present, final = (play("random", red, 4000, seed=3, rules=rules)[:, 2] for rules in ("present", "final"))
+    outside = rollout("random", red, 2000, rules="final")[:, 2]
+    error = np.hypot(final.std() / np.sqrt(4000), outside.std() / np.sqrt(2000))
+    assert abs(final.mean() - outside.mean()) < 4 * error
+    assert not np.array_equal(present, final)
+    with pytest.raises(ValueError, match="rules: expected present or final"):
+        make_vec(1, rules="older")
+
+
 @pytest.mark.parametrize("name", ["d2", "decoy-first"])
 def test_a_defender_beside_an_environment_plays_as_in_the_kernel(name: str) -> None:
     """Means of the two ways to play agree within their errors (they draw different episodes)."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_reset_return_info_deprecation
 
-from shoal.tasks.cage2.cyborg import CyborgEnv, CyborgMissing
+from shoal.cli import main
+from shoal.tasks.cage2.cyborg import CyborgEnv, CyborgMissing, installed_rules
 from shoal.tasks.cage2.env import make
 from shoal.tasks.cage2.machine import compiled
 from shoal.tasks.cage2.memory import MEMORY, MEMORY_FEATURES
+from shoal.tasks.cage2.network import FINAL_RULES, RULES
 from shoal.tasks.cage2.traces import load
 
 from .standin import install
@@ -98,9 +101,42 @@ def test_a_wrong_observation_is_refused(
 def test_absent_cyborg_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """One line with the pip command."""
     monkeypatch.setitem(sys.modules, "CybORG", None)
-    with pytest.raises(CyborgMissing, match="pip install") as error:
+    with pytest.raises(CyborgMissing, match="pip install -e") as error:
         CyborgEnv()
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("file", ["version.txt", "Scenario2.yaml"])
+def test_a_cyborg_without_its_data_files_says_which_and_how_to_install_it(
+    file: str, installed: Callable[..., None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A plain pip install leaves them out; through the command line it is wrong usage, in one line."""
+    installed(without=file)
+    with pytest.raises(CyborgMissing, match=f"{file} is missing"):
+        CyborgEnv()
+    with pytest.raises(SystemExit) as ended:
+        main(["train", "cage2", "--simulator", "cyborg", "--runs-dir", str(tmp_path / "runs")])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert f"{file} is missing" in said
+    assert 'pip install -e "git+https://github.com/cage-challenge/cage-challenge-2@26ce1c1#egg=CybORG&' in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(("commit", "rules"), [("26ce1c1", RULES), ("606813b", FINAL_RULES)])
+def test_the_rules_are_those_of_the_cyborg_installed(commit: str, rules: str, installed: Callable[..., None]) -> None:
+    """Both commits call themselves 2.1: what they can do tells them apart."""
+    installed(rules=commit)
+    assert installed_rules() == rules
+    assert commit in rules
+
+
+def test_another_cyborg_is_refused(installed: Callable[..., None]) -> None:
+    """That of another challenge has no such session: no rules can be named."""
+    installed(without="Session.py")
+    with pytest.raises(CyborgMissing, match="not that of CAGE Challenge 2"):
+        installed_rules()
 
 
 def test_wrong_actions_and_options_are_named(

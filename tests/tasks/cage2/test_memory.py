@@ -97,8 +97,8 @@ def test_every_feature_has_one_name() -> None:
 
 
 def test_the_documentation_names_every_feature_in_order() -> None:
-    """The table of docs/cage2.md is the list in the code, under the same version."""
-    text = (Path(__file__).parents[3] / "docs" / "cage2.md").read_text()
+    """The table of docs/cage2-features.md is the list in the code, under the same version."""
+    text = (Path(__file__).parents[3] / "docs" / "cage2-features.md").read_text()
     assert FEATURES_VERSION in text
     rows = re.findall(r"^\| (\d+) \| (.+?) \|$", text, re.MULTILINE)
     assert [(int(i), name) for i, name in rows] == list(enumerate(feature_names()))

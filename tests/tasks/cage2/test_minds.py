@@ -57,7 +57,7 @@ def test_bline_walks_its_path_while_it_succeeds() -> None:
     [(0, 0), (1, 1), (2, 2), (3, 2), (4, 2), (5, 2), (6, 5), (9, 5), (10, 9), (12, 9), (13, 12), (14, 13)],
 )
 def test_bline_falls_back_where_the_specification_says(k: int, back: int) -> None:
-    """A failure at each place leads to the place of SPEC section 10.1."""
+    """A failure at each place leads to the place of docs/cage2-rules.md."""
     s = begun(BLINE)
     s.entry, s.k, s.red_success, s.server_attacked = USER1, k, FAILED, 1
     bline_advance(s)

@@ -28,7 +28,7 @@ def test_the_action_list_is_the_challenges(data: Path) -> None:
 
 
 def test_decoys_work_where_the_specification_says() -> None:
-    """The (decoy, host) pairs that succeed on a clean machine equal the table of SPEC section 7."""
+    """The (decoy, host) pairs that succeed on a clean machine equal the table of docs/cage2-rules.md."""
     expected = {
         "Apache": [0, 1, 4, 5, 6, 7, 8, 9, 10],
         "Femitter": [2, 3, 10],

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shoal.cli import main
 from shoal.tasks.cage2.commands import replay as replay_command
 from shoal.tasks.cage2.commands import replay_lines
 from shoal.tasks.cage2.replay import replay
@@ -113,6 +114,18 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         replay([tmp_path / "nothing.npz"])
 
 
+def test_a_file_of_another_kind_is_refused_in_our_words(tmp_path: Path) -> None:
+    """Nobody is told to load it unsafely."""
+    (tmp_path / "README.md").write_text("# not a recording")
+    np.savez(tmp_path / "objects.npz", blue_action=np.array([{}], object))
+    for name in ("README.md", "objects.npz"):
+        with pytest.raises(TraceError) as error:
+            load(tmp_path / name)
+        assert "pickle" not in str(error.value)
+    with pytest.raises(TraceError, match=r"expected a recording \(.npz, docs/cage2-recordings.md\)"):
+        load(tmp_path / "README.md")
+
+
 def test_pickles_are_never_loaded(tmp_path: Path) -> None:
     """An object array is refused, not unpickled."""
     path = tmp_path / "evil.npz"
@@ -128,3 +141,29 @@ def test_a_file_of_something_else(content: bytes, tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(TraceError, match=r"garbage\.npz"):
         load(path)
+
+
+def test_the_final_rules_replay_their_recordings(data: Path) -> None:
+    """17,200 steps of the CybORG of the published leaderboard: not one differs; under the other rules many do, both
+    ways, and first in what red remembers of ports."""
+    files = sorted(data.glob("final_*.npz"))
+    report = replay(files, "final")
+    assert (len(files), report.steps, report.mismatches) == (6, 17_200, 0)
+    other = replay(files)
+    assert other.mismatches > 500
+    assert other.first is not None
+    assert other.first.fields == ("red_ports",)
+    assert replay([data / "traces_B_line_random.npz"], "final").mismatches > 100
+
+
+def test_the_rules_of_a_replay_are_named(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And wrong ones refused."""
+    for rules, code, said in (
+        ("final", 0, "0 mismatches under the rules cage-challenge-2@606813b"),
+        ("older", 2, "rules: expected present or final, got 'older'"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(["cage2", "replay", str(data / "final_Sleep_random.npz"), "--rules", rules])
+        assert ended.value.code == code
+        out = capsys.readouterr()
+        assert said in out.out + out.err

@@ -16,8 +16,8 @@ def test_an_episode_in_words() -> None:
     """B_line against Sleep ends in Impact: the first and the last line say so."""
     shown = commands.play("sleep", horizon=60, red="bline", seed=1)
     assert shown["red"] == "bline"
-    assert shown["lines"][0] == "  1  blue sleeps; red looks for hosts in User: 0"
-    assert shown["lines"][-1].endswith("which stands still: " + shown["lines"][-1].rsplit(": ", 1)[1])
+    assert shown["lines"][0] == "  1  blue sleeps; red looks for hosts in User (0)"
+    assert shown["lines"][-1].endswith("which stands still (" + shown["lines"][-1].rsplit("(", 1)[1])
     assert len(shown["lines"]) == 60
     assert shown["total"] < -100
 
@@ -27,9 +27,9 @@ def test_words_of_a_recorded_episode(data: Path) -> None:
     episode = view.recorded(load(data / "traces_Meander_heuristic.npz")[0])
     assert episode.red == "meander"
     lines = view.in_words(episode)
-    assert any("privileged shell, seen" in line for line in lines)
-    assert any("met a decoy" in line for line in lines)
-    assert all("; red " in line for line in lines)
+    assert any("gets a privileged shell, seen" in line for line in lines)
+    assert any("meets a decoy" in line for line in lines)
+    assert all("; red " in line and line.count(":") == 0 for line in lines)
 
 
 def test_a_sampled_episode_replays_without_a_mismatch() -> None:

@@ -118,7 +118,7 @@ def test_fixes_judged_by_hand(order: str, held: list[int], host: int, verdict: i
 
 
 def test_judge_is_the_definition() -> None:
-    """Against WORKFLOWS.md, word by word, for random sets of held hosts."""
+    """Against docs/workflows.md, word by word, for random sets of held hosts."""
     rng = np.random.default_rng(0)
     hosts = [h for h in range(NUM_HOSTS) if h not in (DEFENDER, USER0)]
     for _ in range(3000):

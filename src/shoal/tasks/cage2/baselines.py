@@ -46,7 +46,7 @@ HAND = np.dtype(
     align=True,
 )
 
-# D2's list (TRACES.md), as actions: int32[22].
+# D2's list (docs/cage2-recordings.md), as actions: int32[22].
 _D2_ORDER = (
     "Femitter@Enterprise2 HarakaSMPT@Enterprise0 Tomcat@Enterprise0 Femitter@Enterprise1 "
     "HarakaSMPT@Op_Server0 Tomcat@Op_Server0 Apache@Op_Server0 Vsftpd@Op_Server0 Apache@Enterprise0 "
@@ -80,7 +80,7 @@ def random(hand: Any, bits: Any, rng: Any) -> Any:
 
 
 def react_restore(hand: Any, bits: Any, rng: Any) -> int:
-    """Restore the host that just showed an exploit, else Monitor."""
+    """Restore the host that just showed an exploit, else Monitor. (Not the challenge's BlueReactRestore.)"""
     host = shown_host(bits)
     if host >= 0 and bits[4 * host + 1]:
         return action_index(RESTORE, host)
@@ -88,7 +88,7 @@ def react_restore(hand: Any, bits: Any, rng: Any) -> int:
 
 
 def d1(hand: Any, bits: Any, rng: Any) -> int:
-    """Restore the first host other than User0 that is believed held, else Sleep (TRACES.md)."""
+    """Restore the first host other than User0 that is believed held, else Sleep (docs/cage2-recordings.md)."""
     for host in range(NUM_HOSTS):
         if host != USER0 and belief(bits, host) >= BELIEF_USER:
             return action_index(RESTORE, host)
@@ -96,7 +96,7 @@ def d1(hand: Any, bits: Any, rng: Any) -> int:
 
 
 def d2(hand: Any, bits: Any, rng: Any) -> Any:
-    """Answer the first suspected host other than User0, else deploy the next decoy of a list (TRACES.md)."""
+    """Answer the first suspected host other than User0, else the next decoy of a list (docs/cage2-recordings.md)."""
     for host in range(NUM_HOSTS):
         now = belief(bits, host)
         if host != USER0 and now != BELIEF_NO:
@@ -108,7 +108,7 @@ def d2(hand: Any, bits: Any, rng: Any) -> Any:
 
 
 def noisy(hand: Any, bits: Any, rng: Any) -> Any:
-    """The stochastic defender of the `heuristic` recordings (TRACES.md)."""
+    """The stochastic defender of the `heuristic` recordings (docs/cage2-recordings.md)."""
     draw = uniform(rng)
     for host in range(NUM_HOSTS):
         now = belief(bits, host)

@@ -1,4 +1,4 @@
-"""Blue's moves on the true state (SPEC section 7). Scalar code for the compiled backend."""
+"""Blue's moves on the true state (docs/cage2-rules.md). Scalar code for the compiled backend."""
 
 from __future__ import annotations
 
@@ -58,10 +58,11 @@ def restore(s: Any, host: int) -> None:
     """Put a host back to its clean image. Red's foothold on User0 returns with it.
 
     On Op_Server0 the service starts again and can never be stopped by red afterwards: a quirk of the real
-    system, measured (SPEC section 6.5).
+    system, measured (docs/cage2-rules.md).
     """
     keep = ~(1 << host)
     s.restored = 1
+    s.reset_hosts |= 1 << host
     s.user_removable &= keep
     s.user_fixed &= keep
     s.malware &= keep

@@ -13,7 +13,7 @@ from shoal.tasks.cage2.heuristic import decoy_first
 from shoal.tasks.cage2.machine import compiled
 from shoal.tasks.cage2.memory import forget, remember_bits
 from shoal.tasks.cage2.minds import REDS
-from shoal.tasks.cage2.network import NUM_BITS
+from shoal.tasks.cage2.network import NUM_BITS, is_final
 from shoal.tasks.cage2.step import STATE, advance, start, write_bits
 from shoal.vector.rng import RNG, begin
 from shoal.vector.seeding import Stream, env_keys
@@ -41,7 +41,7 @@ def decide(defender: int, hand: Any, bits: Any, rng: Any) -> Any:
     return sleep(hand, bits, rng)
 
 
-def play_episodes(tables: Any, keys: Any, defender: int, red: int, horizons: Any, totals: Any) -> None:
+def play_episodes(tables: Any, keys: Any, defender: int, red: int, final: int, horizons: Any, totals: Any) -> None:
     """Play one episode per key; totals float64[episode, horizon] gets the return at each horizon."""
     bits = np.zeros(NUM_BITS, np.uint8)
     for i in range(keys.shape[0]):
@@ -49,6 +49,7 @@ def play_episodes(tables: Any, keys: Any, defender: int, red: int, horizons: Any
         begin(table.game_rng, keys[i], np.uint64(0))
         begin(table.hand_rng, keys[i], np.uint64(1))
         start(table.game, red)
+        table.game.final = final
         forget(table.hand.memory)
         table.hand.next = 0
         write_bits(table.game, bits)
@@ -80,11 +81,18 @@ def number_of(defender: str) -> int:
     return DEFENDERS.index(defender)
 
 
-def play(defender: str, red: str, episodes: int, seed: int = 0, horizons: Sequence[int] = HORIZONS) -> np.ndarray:
+def play(
+    defender: str,
+    red: str,
+    episodes: int,
+    seed: int = 0,
+    horizons: Sequence[int] = HORIZONS,
+    rules: str = "present",
+) -> np.ndarray:
     """Returns of a defender against a red agent: float64[episode, horizon].
 
-    Shorter horizons are prefixes of the same episodes, as in the reference (TRACES.md). Episode i depends on
-    (seed, i) alone.
+    Shorter horizons are prefixes of the same episodes, as in the reference scores (docs/cage2-recordings.md). Episode
+    i depends on (seed, i) alone.
 
     >>> play("sleep", "sleep", episodes=2).tolist()
     [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
@@ -96,10 +104,10 @@ def play(defender: str, red: str, episodes: int, seed: int = 0, horizons: Sequen
     steps = np.array(horizons, np.int64)
     if len(steps) == 0 or steps[0] < 1 or (np.diff(steps) <= 0).any():
         raise ValueError(f"horizons: expected ascending numbers of steps >= 1, got {tuple(horizons)}")
-    number = number_of(defender)
+    number, final = number_of(defender), is_final(rules)
     totals = np.zeros((episodes, len(steps)), np.float64)
     keys = env_keys(seed, episodes, Stream.EVALUATE)
-    compiled(play_episodes)(np.zeros(1, TABLE), keys, number, REDS.index(red), steps, totals)
+    compiled(play_episodes)(np.zeros(1, TABLE), keys, number, REDS.index(red), final, steps, totals)
     return totals
 
 

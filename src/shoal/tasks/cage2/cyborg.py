@@ -6,7 +6,9 @@ CybORG is an optional dependency, imported when an environment is made.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import io
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,17 +27,17 @@ from shoal.tasks.cage2.memory import (
     write_useful,
 )
 from shoal.tasks.cage2.minds import REDS
-from shoal.tasks.cage2.network import NUM_ACTIONS, NUM_BITS
+from shoal.tasks.cage2.network import FINAL_RULES, NUM_ACTIONS, NUM_BITS, RULES
 
-INSTALL = (
-    "CybORG 2.1 is not installed; install it with: pip install "
-    '"git+https://github.com/cage-challenge/cage-challenge-2@26ce1c1#subdirectory=CybORG"'
+# Editable: its setup.py names no data files, so a plain installation lacks version.txt and the scenarios.
+COMMAND = (
+    'pip install -e "git+https://github.com/cage-challenge/cage-challenge-2@26ce1c1#egg=CybORG&subdirectory=CybORG"'
 )
 AGENTS = {"bline": "B_lineAgent", "meander": "RedMeanderAgent", "sleep": "SleepAgent"}
 
 
 class CyborgMissing(ImportError):
-    """CybORG is not installed; the message says how to install it."""
+    """CybORG is not installed, or not whole; the message says what is missing and how to install it."""
 
 
 class CyborgEnv(gym.Env[Any, int]):
@@ -60,8 +62,9 @@ class CyborgEnv(gym.Env[Any, int]):
         self.observation_space, self.action_space = options.observation_space, options.action_space
         self.horizons, self.shares = options.horizons, options.shares
         self.remembers, self.masks = features == "memory", mask == "useful"
-        self._wrapper_of = load()
+        self._wrapper_of = load(quiet=True)
         self._wrappers: dict[str, Any] = {}  # by red agent; building one takes a second
+        self._cyborgs: dict[str, Any] = {}
         self._memory = np.zeros(1, MEMORY).view(np.recarray)[0]
         self._steps = self._horizon = 0
         self.red = ""
@@ -75,7 +78,7 @@ class CyborgEnv(gym.Env[Any, int]):
         episode_seed = int(self.np_random.integers(2**31))
         _seed_globals(episode_seed)
         if self.red not in self._wrappers:
-            self._wrappers[self.red] = self._wrapper_of(self.red)
+            self._cyborgs[self.red], self._wrappers[self.red] = self._wrapper_of(self.red)
             _seed_globals(episode_seed)
         bits = _checked_bits(self._wrappers[self.red].reset())
         self._generators = _globals()
@@ -101,6 +104,10 @@ class CyborgEnv(gym.Env[Any, int]):
             {"red": self.red},
         )
 
+    def last_red_action(self) -> str:
+        """Red's action of the last step, in CybORG's own words."""
+        return str(self._cyborgs[self.red].get_last_action("Red"))
+
     def _observation(self, bits: np.ndarray) -> Any:
         """Blue's bits, its memory and its mask, by the functions that the kernel runs."""
         out = np.zeros(MEMORY_FEATURES if self.remembers else NUM_BITS, np.uint8)
@@ -114,21 +121,52 @@ class CyborgEnv(gym.Env[Any, int]):
         return {"obs": out, "action_mask": mask}
 
 
-def load() -> Any:
-    """A function that builds the challenge's wrapper for a red agent; CyborgMissing without CybORG."""
+def load(*, quiet: bool = False) -> Any:
+    """A function that builds CybORG and the challenge's wrapper for a red agent; CyborgMissing without a whole one.
+
+    `quiet` keeps back what gym prints at its import: once a command is enough, not once for each worker.
+    """
+    if quiet:
+        with contextlib.suppress(ImportError), contextlib.redirect_stderr(io.StringIO()):
+            importlib.import_module("gym")
     try:
         package = importlib.import_module("CybORG")
         agents = importlib.import_module("CybORG.Agents")
         wrappers = importlib.import_module("CybORG.Agents.Wrappers")
     except ImportError as error:
-        raise CyborgMissing(f"{INSTALL} ({error})") from None
+        raise CyborgMissing(f"CybORG 2.1 is not installed ({error}); install it with: {COMMAND}") from None
+    except OSError as error:  # it reads its version.txt when it is imported
+        raise _incomplete(error.filename) from None
     scenario = Path(str(package.__file__)).parent / "Shared" / "Scenarios" / "Scenario2.yaml"
+    if not scenario.is_file():
+        raise _incomplete(scenario)
 
     def build(red: str) -> Any:
         cyborg = package.CybORG(str(scenario), "sim", agents={"Red": getattr(agents, AGENTS[red])})
-        return wrappers.ChallengeWrapper(env=cyborg, agent_name="Blue")
+        return cyborg, wrappers.ChallengeWrapper(env=cyborg, agent_name="Blue")
 
     return build
+
+
+def installed_rules() -> str:
+    """The rules of the CybORG that is installed. Its version cannot tell them (all say 2.1), its code can: a scan
+    that replaces what red remembers of a host needs `clearports`, which came after the final leaderboard.
+    """
+    load()
+    try:
+        session = importlib.import_module("CybORG.Simulator.Session").RedAbstractSession
+    except (ImportError, AttributeError) as error:
+        raise CyborgMissing(
+            f"the CybORG that is installed is not that of CAGE Challenge 2 ({error}); install it with: {COMMAND}"
+        ) from None
+    return RULES if hasattr(session, "clearports") else FINAL_RULES
+
+
+def _incomplete(missing: Any) -> CyborgMissing:
+    return CyborgMissing(
+        f"CybORG is installed without its data files: {missing} is missing, as after a plain pip install. "
+        f"Install it again, editable: {COMMAND}"
+    )
 
 
 def _globals() -> tuple[Any, Any]:

@@ -19,7 +19,7 @@ from shoal.tasks.cage2.memory import (
     write_useful,
 )
 from shoal.tasks.cage2.minds import BLINE, MEANDER, REDS, SLEEPER
-from shoal.tasks.cage2.network import NUM_ACTIONS
+from shoal.tasks.cage2.network import NUM_ACTIONS, is_final
 from shoal.tasks.cage2.step import STATE, advance, start, write_bits
 from shoal.vector.compiled import CompiledEnv, CompiledVectorEnv
 from shoal.vector.rng import below, uniform
@@ -36,6 +36,7 @@ PARAMS = np.dtype(
         ("meander_below", "f8"),  # ... else below this meander, else sleep
         ("horizons", "i4", (MAX_HORIZONS,)),
         ("num_horizons", "i4"),
+        ("final", "i4"),  # the rules of the final leaderboard
     ]
 )
 
@@ -50,6 +51,7 @@ def draw_episode(state: Any, rng: Any, params: Any) -> None:
         red = MEANDER
     state.horizon = params.horizons[below(rng, params.num_horizons)]
     start(state.game, red)
+    state.game.final = params.final
 
 
 class Cage2(CompiledEnv):
@@ -57,6 +59,7 @@ class Cage2(CompiledEnv):
 
     - `horizon`: steps of an episode, or several from which each episode draws one with equal chance; the mean
       return over (30, 50, 100) is then a third of the leaderboard's sum for that red.
+    - `rules`: "present", or "final", by which the published leaderboard was made (docs/cage2-rules.md).
     - `red`: "bline", "meander", "sleep", or "mixed", which draws one per episode with the shares `mix`.
 
     >>> env = Cage2(horizon=30, red="meander")
@@ -72,7 +75,12 @@ class Cage2(CompiledEnv):
     features = "cage2-plain-v1"
 
     def __init__(
-        self, horizon: int | Sequence[int] = 100, red: str = "mixed", mix: Sequence[float] = MIX, **more: Any
+        self,
+        horizon: int | Sequence[int] = 100,
+        red: str = "mixed",
+        mix: Sequence[float] = MIX,
+        rules: str = "present",
+        **more: Any,
     ) -> None:
         self.horizons = _checked_horizons(horizon)
         self.shares = _checked_shares(red, mix)
@@ -82,6 +90,7 @@ class Cage2(CompiledEnv):
             meander_below=self.shares[0] + self.shares[1],
             horizons=padded,
             num_horizons=len(self.horizons),
+            final=is_final(rules),
             **more,  # params that a subclass adds
         )
 
@@ -116,7 +125,7 @@ class Cage2Useful(Cage2):
 
 
 class Cage2Memory(Cage2):
-    """The 52 bits and what Blue can remember of its observations and actions (table in docs/cage2.md)."""
+    """The 52 bits and what Blue can remember of its observations and actions (table in docs/cage2-features.md)."""
 
     state = np.dtype([("game", STATE), ("horizon", np.int32), ("memory", MEMORY)], align=True)
     observation_space: gym.Space[Any] = gym.spaces.Box(0, 1, (MEMORY_FEATURES,), np.uint8)
@@ -172,6 +181,7 @@ def make(
     mix: Sequence[float] = MIX,
     order: str | int = "none",
     alignment: str = "none",
+    rules: str = "present",
 ) -> Cage2:
     """The environment that the options describe; ValueError names a wrong one and what it may be.
 
@@ -188,10 +198,10 @@ def make(
 
         if (features, mask) not in VARIANTS:
             raise ValueError(f"mask: expected none, useful or (with memory) obedient under an order, got {mask!r}")
-        return VARIANTS[features, mask](horizon, red, mix, order, mask == "obedient", alignment)
+        return VARIANTS[features, mask](horizon, red, mix, order, mask == "obedient", alignment, rules)
     if mask not in ("none", "useful"):
         raise ValueError(f"mask: expected none or useful, got {mask!r}; obedient needs an order")
-    return _VARIANTS[features, mask](horizon, red, mix)
+    return _VARIANTS[features, mask](horizon, red, mix, rules)
 
 
 def make_vec(

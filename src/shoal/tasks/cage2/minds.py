@@ -1,4 +1,4 @@
-"""Red's minds: how B_line, Meander and the sleeping red choose (SPEC section 10). Scalar code.
+"""Red's minds: how B_line, Meander and the sleeping red choose (docs/cage2-rules.md). Scalar code.
 
 Each mind is split where chance enters: what it settles and allows, the draw, and what it then remembers.
 Sampled play draws; a replay takes the recorded choice and checks that it was allowed.

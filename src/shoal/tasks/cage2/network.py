@@ -1,7 +1,7 @@
-"""Facts of Scenario2: hosts, ports, links, values, decoys and exploits (SPEC sections 1, 2, 6.3, 7).
+"""Facts of Scenario2: hosts, ports, links, values, decoys and exploits (docs/cage2-rules.md).
 
 Hosts are numbered 0..12 in the challenge's order, and a set of hosts is an integer with bit h set. Ports and
-exploits are numbered as in the recorded traces (TRACES.md). The functions at the end are scalar code that the
+exploits are numbered as in recordings (docs/cage2-recordings.md). The functions at the end are scalar code that the
 compiled backend turns into kernels: plain branches on module constants.
 """
 
@@ -11,8 +11,19 @@ from typing import Any
 
 import numpy as np
 
-# What SPEC.md describes; a score is only comparable under the same rules.
+# What docs/cage2-rules.md describes; a score is only comparable under the same rules.
 RULES = "cage-challenge-2@26ce1c1, Scenario2"
+# What the challenge's published leaderboard was made with (August 2022); two fixes lie between.
+FINAL_RULES = "cage-challenge-2@606813b, Scenario2"
+RULES_BY_NAME = {"present": RULES, "final": FINAL_RULES}  # --rules
+
+
+def is_final(rules: str) -> int:
+    """1 for the final rules, 0 for the present ones."""
+    if rules not in RULES_BY_NAME:
+        raise ValueError(f"rules: expected {' or '.join(RULES_BY_NAME)}, got {rules!r}")
+    return int(rules == "final")
+
 
 HOSTS = (
     "Defender", "Enterprise0", "Enterprise1", "Enterprise2", "Op_Host0", "Op_Host1", "Op_Host2",

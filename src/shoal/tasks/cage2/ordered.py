@@ -96,10 +96,11 @@ class Ordered(Cage2):
         order: str | int = "drawn",
         obedient: bool = False,
         alignment: str = "none",
+        rules: str = "present",
     ) -> None:
         self.order = DRAWN if order == "drawn" else number_of(order)
         self.alignment = alignment
-        super().__init__(horizon, red, mix, order=self.order, obedient=int(obedient))
+        super().__init__(horizon, red, mix, rules, order=self.order, obedient=int(obedient))
 
     def make_vector(self, num_envs: int, threads: int | Literal["auto"] = 1, stream: Stream = Stream.TRAIN) -> Any:
         """N of these with compliance counted; alignment enters the reward in training only."""
@@ -140,7 +141,7 @@ class OrderedUseful(Ordered):
 
 
 class OrderedMemory(Ordered):
-    """Bits, memory, the order, and what Blue concludes about held hosts (table in docs/cage2.md)."""
+    """Bits, memory, the order, and what Blue concludes about held hosts (docs/workflows.md)."""
 
     state = np.dtype(
         [("game", STATE), ("horizon", np.int32), ("order", np.int32), ("memory", MEMORY), ("watch", WATCH)], align=True

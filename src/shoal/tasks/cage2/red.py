@@ -1,4 +1,4 @@
-"""Red's moves on the true state (SPEC section 6). Its minds are in minds.py. Scalar code.
+"""Red's moves on the true state (docs/cage2-rules.md). Its minds are in minds.py. Scalar code.
 
 Every random outcome (target, exploit, detection) is an argument of `red_act`, so that sampled play and the
 replay of a recording run the same code.
@@ -138,7 +138,8 @@ def scan(s: Any, host: int) -> int:
     if not reach(s, host):
         s.scan_empty = 1
         return NO_EVENT
-    s.red_ports[host] = open_ports(s, host)
+    seen = open_ports(s, host)
+    s.red_ports[host] = s.red_ports[host] | seen if s.final else seen  # final rules: nothing is forgotten
     s.known_addresses |= 1 << host
     return SCAN_EVENT
 
@@ -157,6 +158,8 @@ def attack(s: Any, host: int, exploit: int, detected: int) -> int:
         return SSH_EVENT
     if result != USER_SHELL and result != PRIVILEGED_SHELL:
         return NO_EVENT
+    if s.final and exploit == HARAKA_RCE and s.reset_hosts >> host & 1:
+        return TOUCH_EVENT  # final rules: a restored mail server's version is not recognised; the connection shows
     s.red_success = SUCCEEDED
     bit = 1 << host
     s.known_hostnames |= bit

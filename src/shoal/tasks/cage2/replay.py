@@ -1,4 +1,4 @@
-"""Replay of recordings of the real CybORG (TRACES.md): feed the recorded choices, compare every other field.
+"""Replay of recordings of the real CybORG (docs/cage2-recordings.md): feed the choices, compare all other fields.
 
 The recorded Blue action, red action, exploit and detection of a step are given to the same scalar functions
 that sampled play runs; everything else of the recording is a prediction to be met. B_line's and Meander's own
@@ -34,6 +34,7 @@ from shoal.tasks.cage2.network import (
     SCAN,
     USER1,
     USER4,
+    is_final,
 )
 from shoal.tasks.cage2.red import exploit_candidates, sessions
 from shoal.tasks.cage2.step import STATE, conclude, start, write_bits
@@ -134,11 +135,12 @@ def write_step(s: Any, action: int, cost: int, out: Any) -> None:
     out.red_agent[4] = s.scanned_subnets
 
 
-def predict_all(states: Any, reds: Any, recorded: Any, predicted: Any, possible: Any) -> None:
+def predict_all(states: Any, reds: Any, final: int, recorded: Any, predicted: Any, possible: Any) -> None:
     """Every step of every episode: recorded, predicted STEP[episode, step], possible uint8[episode, step]."""
     for episode in range(recorded.shape[0]):
         s = states[episode]
         start(s, reds[episode])
+        s.final = final
         for t in range(recorded.shape[1]):
             possible[episode, t] = predict_step(s, recorded[episode, t], predicted[episode, t])
 
@@ -154,21 +156,21 @@ def reds_of(recorded: np.ndarray) -> np.ndarray:
     return reds
 
 
-def predict(recorded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def predict(recorded: np.ndarray, rules: str = "present") -> tuple[np.ndarray, np.ndarray]:
     """What the simulator makes of the recorded choices: (STEP, bool red could choose so)[episode, step]."""
     predicted = np.zeros(recorded.shape, STEP)
     possible = np.zeros(recorded.shape, np.uint8)
     states = np.zeros(len(recorded), STATE)
-    compiled(predict_all)(states, reds_of(recorded), recorded, predicted, possible)
+    compiled(predict_all)(states, reds_of(recorded), is_final(rules), recorded, predicted, possible)
     return predicted, possible.astype(bool)
 
 
 def differences(recorded: np.ndarray, predicted: np.ndarray, possible: np.ndarray) -> dict[str, np.ndarray]:
-    """Where each field differs, by the rules of TRACES.md: bool[episode, step] per field."""
+    """Where each field differs, by the rules of docs/cage2-recordings.md: bool[episode, step] per field."""
     wrong = {"red_choice": ~possible}
     for name in COMPARED:
         if name == "n_removable":
-            # Which of several sessions an escalation uses up is not recorded and cannot matter (SPEC 6.4).
+            # Which of several sessions an escalation uses up is not recorded and cannot matter (docs/cage2-rules.md).
             below_privileged = recorded["access"] < 2
             differs = ((recorded[name] > 0) != (predicted[name] > 0)) & below_privileged
         elif name == "reward":
@@ -179,8 +181,8 @@ def differences(recorded: np.ndarray, predicted: np.ndarray, possible: np.ndarra
     return wrong
 
 
-def replay(files: Iterable[str | Path]) -> Report:
-    """Replay recordings and report every disagreement.
+def replay(files: Iterable[str | Path], rules: str = "present") -> Report:
+    """Replay recordings under the present or the final rules and report every disagreement.
 
     >>> replay(["tests/data/cage2/traces_Sleep_sleep.npz"]).mismatches  # doctest: +SKIP
     0
@@ -191,7 +193,7 @@ def replay(files: Iterable[str | Path]) -> Report:
     first: Mismatch | None = None
     for path in files:
         recorded = load(path)
-        predicted, possible = predict(recorded)
+        predicted, possible = predict(recorded, rules)
         wrong = differences(recorded, predicted, possible)
         any_wrong = np.logical_or.reduce(list(wrong.values()))  # bool[episode, step]
         names = sorted({RED_NAMES[red] for red in reds_of(recorded)})

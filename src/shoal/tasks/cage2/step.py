@@ -1,4 +1,4 @@
-"""One step: state, order of events, Blue's bits, reward (SPEC sections 4, 5, 8, 9). Scalar code."""
+"""One step: state, order of events, Blue's bits, reward (docs/cage2-rules.md). Scalar code."""
 
 from __future__ import annotations
 
@@ -81,6 +81,9 @@ STATE = np.dtype(
         ("activity", np.int32),
         ("bits", np.uint8, (NUM_BITS,)),  # Blue's observation; beliefs live only here
         ("step", np.int32),
+        # the rules: 1 for those of the final leaderboard (docs/cage2-rules.md)
+        ("final", np.int32),
+        ("reset_hosts", np.int32),  # hosts that Blue has restored in this episode
     ],
     align=True,
 )
@@ -90,7 +93,9 @@ MASKED_BELOW_PORTS = 3  # a scan that saw fewer ports is hidden by a decoy deplo
 
 
 def start(s: Any, red: int) -> None:
-    """Begin an episode against a red agent."""
+    """Begin an episode against a red agent, under the present rules."""
+    s.final = 0
+    s.reset_hosts = 0
     s.user_removable = 0
     s.user_fixed = 0
     s.privileged = 1 << USER0

@@ -1,7 +1,7 @@
 """What Blue can conclude about held hosts from what it saw and did: more than its belief bits say. Scalar code.
 
 The belief bits forget and overlook: a shell that monitoring missed leaves them at No, a Remove that worked leaves them
-at Unknown. Both can be told from the stream of (observation, own action), by four facts about red (SPEC 6 and 10):
+at Unknown. Both can be told from the stream of (observation, own action), by four facts about red (cage2-rules.md):
 
 - only Remove and Restore drive red off, and Remove never helps against the SSH sessions of Linux servers, nor on
   User1, where every shell is an SSH session or a privileged one;

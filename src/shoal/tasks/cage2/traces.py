@@ -1,4 +1,4 @@
-"""Recordings of the real CybORG (TRACES.md): one step as a record, reading files, a step in words."""
+"""Recordings of the real CybORG (docs/cage2-recordings.md): one step as a record, reading files, a step in words."""
 
 from __future__ import annotations
 
@@ -61,21 +61,26 @@ LIMITS = {
 
 
 class TraceError(ValueError):
-    """A file that is not a recording in the TRACES.md format; says which field and what to do."""
+    """A file that is not a recording in the format of docs/cage2-recordings.md; says which field and what to do."""
 
 
 def load(path: str | Path) -> np.ndarray:
     """Read a recording: STEP[episode, step]. A TraceError names the field, the expected and the got."""
+    if Path(path).is_file() and not zipfile.is_zipfile(path):
+        raise TraceError(f"{path}: expected a recording (.npz, docs/cage2-recordings.md), got a file of another kind")
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except FileNotFoundError:
-        raise TraceError(f"{path}: no such file. Give the path of a traces_*.npz file.") from None
-    except (OSError, ValueError, AttributeError, EOFError, zipfile.BadZipFile) as error:
         raise TraceError(
-            f"{path}: not a readable .npz of plain arrays ({error}). Record it with numpy.savez_compressed."
+            f"{path}: no such file. Give the path of a recording (.npz, docs/cage2-recordings.md)."
         ) from None
-    cure = "Record it again with every field of TRACES.md."
+    except (OSError, ValueError, AttributeError, EOFError, zipfile.BadZipFile) as error:
+        why = "it holds Python objects" if "pickle" in str(error) else error  # NumPy would advise to load them
+        raise TraceError(
+            f"{path}: not a readable .npz of plain arrays ({why}). Record it with numpy.savez_compressed."
+        ) from None
+    cure = "Record it again with every field of docs/cage2-recordings.md."
     missing = [name for name in STEP.names or () if name not in arrays]
     if missing:
         raise TraceError(f"{path}: field {missing[0]!r} is missing (in all: {', '.join(missing)}). {cure}")

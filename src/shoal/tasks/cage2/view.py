@@ -59,6 +59,7 @@ def record(
     features: str = "memory",
     mask: str = "useful",
     order: str | int = "none",
+    rules: str = "present",
 ) -> Episode:
     """Play one episode and keep every step. `act(observations, begun) -> actions`, or a baseline's name.
 
@@ -68,7 +69,7 @@ def record(
     if isinstance(act, str):
         act, features, mask, order = Defender(act, 1, seed).act, "plain", "none", "none"
     # One step longer than shown, so that the last state can be read before the next episode replaces it.
-    seen: dict[str, Any] = {"features": features, "mask": mask, "order": order}
+    seen: dict[str, Any] = {"features": features, "mask": mask, "order": order, "rules": rules}
     envs = make_vec(1, stream=Stream.EVALUATE, horizon=horizon + 1, red=red, **seen)
     observations, _ = envs.reset(seed=seed)
     game = envs.state["game"].view(np.recarray)[0]
@@ -90,7 +91,7 @@ def recorded(steps: np.ndarray) -> Episode:
 def in_words(episode: Episode) -> list[str]:
     """One line a step: what Blue did, what red did and how it went, what it cost."""
     return [
-        f"{t + 1:>3}  {blue_words(step)}; {red_words(step)}: {float(step['reward']) + 0.0:g}"
+        f"{t + 1:>3}  {blue_words(step)}; {red_words(step)} ({float(step['reward']) + 0.0:g})"
         for t, step in enumerate(episode.steps)
     ]
 
@@ -138,12 +139,12 @@ def _outcome(step: np.void, target: int, shown: bool, worked: bool) -> str:
     exploit = int(step["red_exploit"])
     if exploit < 0:
         return "without knowing a port, fails"
-    over = f"over {OVER[exploit]}: "
+    over = f"over {OVER[exploit]}, "
     if worked:
         shell = "privileged shell" if GENUINE[target, exploit] == PRIVILEGED_SHELL else "user shell"
         seen = exploit == SSH_BRUTE_FORCE or step["detected"]
-        return f"{over}{shell}, {'seen' if seen else 'missed'}"
-    return f"{over}{'met a decoy' if target else 'refused'}" if shown else f"{over}nothing answers"
+        return f"{over}gets a {shell}, {'seen' if seen else 'not seen'}"
+    return f"{over}{'meets a decoy' if target else 'is refused'}" if shown else f"{over}nothing answers"
 
 
 def picture(episode: Episode) -> dict[str, Any]:

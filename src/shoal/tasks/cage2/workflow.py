@@ -1,4 +1,4 @@
-"""Workflows: the 120 orders in which Blue may fix its hosts, and whether it kept to one (WORKFLOWS.md).
+"""Workflows: the 120 orders in which Blue may fix its hosts, and whether it kept to one (docs/workflows.md).
 
 An order ranks the five unit types. User0 belongs to none and Defender can never be held, so neither ever counts as
 compromised, by the true state or by Blue's belief, and a fix of one of them is always wasted: only so does Defender's
