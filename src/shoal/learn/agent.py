@@ -5,7 +5,6 @@ Training, evaluation and deployment all act through this class, so they cannot d
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,13 +17,14 @@ from shoal.config import PPOConfig
 from shoal.learn.actions import action_kind
 from shoal.learn.features import Features
 from shoal.learn.lean import acting_policy
+from shoal.learn.makers import network_maker
 from shoal.learn.network import ActorCritic
 from shoal.learn.normalise import RunningMoments
 from shoal.vector.errors import Unsupported
 from shoal.vector.layout import Array
 
 CLIP = 10.0  # normalised observations are cut off here: an outlier must not blow up the network
-OwnNetwork = tuple[str, dict[str, Any]]  # "shoal.module:function" that makes a task's own network, and its options
+OwnNetwork = tuple[str, dict[str, Any]]  # the registered name of a task's own network, and its options
 VALUE_CHUNK = 16_384  # rows per forward pass when valuing a whole rollout: it stays in the cache
 
 
@@ -49,8 +49,8 @@ class Agent:
             with torch.random.fork_rng(devices=[]):  # initialisation draws from torch's global generator
                 torch.manual_seed(init_seed)
                 if own_network is not None:
-                    place, options = own_network
-                    network = _maker(place)(observation_space, action_space, config, **options)
+                    name, options = own_network
+                    network = network_maker(name)(observation_space, action_space, config, **options)
                 else:
                     network = ActorCritic(
                         self.features.size,
@@ -86,6 +86,14 @@ class Agent:
     def begin_acting(self) -> None:
         """Look at the network once, not at every step. Called before every rollout: a layer may have been replaced."""
         self._policy = acting_policy(self.network)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is looked up in the network: a copy acts by its own."""
+        return {name: value for name, value in self.__dict__.items() if name != "_policy"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.begin_acting()
 
     def act(self, leaves: Sequence[Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
         """Parameters and sampled actions."""
@@ -139,14 +147,6 @@ class Agent:
         _, shape, _ = self.features.layout.leaves[leaf]
         if int(np.prod(shape)) != self.kind.num_masks:
             raise ValueError(f"expected an action_mask of {self.kind.num_masks} entries, got shape {shape} in {space}")
-
-
-def _maker(place: str) -> Any:
-    """The function "shoal.module:name" that makes a task's own network. Nothing outside shoal is ever imported."""
-    module, _, name = place.partition(":")
-    if module.split(".")[0] != "shoal" or not name.isidentifier():
-        raise ValueError(f"expected a network's maker as shoal.module:function, got {place!r}")
-    return getattr(importlib.import_module(module), name)
 
 
 def check_device(name: str) -> None:

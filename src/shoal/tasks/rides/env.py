@@ -83,7 +83,7 @@ class RidesVectorEnv(gym.vector.VectorEnv[Any, Any, Array]):
             own, prices = self.options.lookahead, self.options.prices
             self.lookahead = Lookahead.load(own) if own else Lookahead.shipped(prices)
         start = {name: getattr(self.options, name) for name in ("start", "start_temperature", "prices")}
-        self.policy_network = "shoal.tasks.rides.network:make_network", start
+        self.policy_network = "rides", start
         self.progress = 0.0  # of training: drives epsilon
         self.exploring = stream == Stream.TRAIN  # evaluation never ignores the mask
         self.menu: Menu  # of the current requests
