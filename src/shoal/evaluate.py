@@ -100,6 +100,7 @@ def evaluate(
         )
     result: dict[str, Any] = {
         "task": config.task, "epoch": policy.epoch, "seed": seed, "num_envs": num_envs, "held_out": True,
+        "skipped": policy.skipped,
     }  # fmt: skip
     for mode, deterministic in (("deterministic", True), ("sampled", False)):
         envs = make_vec(

@@ -89,7 +89,14 @@ class Journal:
         found = checkpoint.load_latest(self.run.checkpoints)
         for reason in found.skipped:
             self.tell(f"damaged checkpoint passed over: {reason}", event="checkpoint damaged")
-        for reason in learner.set_state(found.tensors, found.meta, reshard=reshard):
+        try:
+            inexact = learner.set_state(found.tensors, found.meta, reshard=reshard)
+        except (KeyError, TypeError, AttributeError, IndexError) as error:  # whole, yet not what shoal writes
+            raise CheckpointError(
+                f"{found.path} cannot be resumed from: {type(error).__name__}: {error}. It was written by another "
+                "version of shoal, or changed since"
+            ) from error
+        for reason in inexact:
             self.inexact(reason)
         self.saved_epoch = found.epoch
         self.run.truncate_metrics(found.epoch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from shoal.runs.manifest import CheckpointError
 from shoal.vector.layout import Array
 
 
@@ -35,6 +36,14 @@ class RunningMoments:
         return {"count": np.array(self.count), "mean": self.mean.copy(), "var": self.var.copy()}
 
     def set_state(self, state: dict[str, Array]) -> None:
+        shapes = {"count": (), "mean": self.mean.shape, "var": self.var.shape}
+        for name, shape in shapes.items():
+            value = state.get(name)
+            if value is None or value.shape != shape or value.dtype != np.float64:
+                got = "nothing" if value is None else f"{value.dtype}{list(value.shape)}"
+                raise CheckpointError(f"the saved statistics: expected {name} as float64{list(shape)}, got {got}")
+            if not np.isfinite(value).all() or (name != "mean" and (value < 0).any()):
+                raise CheckpointError(f"the saved statistics hold a {name} that cannot be: use an older checkpoint")
         self.count = float(state["count"])
         self.mean, self.var = state["mean"].copy(), state["var"].copy()
 
