@@ -102,7 +102,7 @@ class Journal:
         self.run.truncate_metrics(found.epoch)
         self.run.note({"event": "resumed", "epoch": found.epoch, "skipped": found.skipped})
         self.run.set_status("running")
-        self.console.message(f"resumed at epoch {found.epoch}, {learner.steps:,} steps")
+        self.console.message(f"resumed at epoch {found.epoch}, {learner.steps:,} steps: {self.budget.left(learner)}")
 
     def inexact(self, reason: str) -> None:
         """From here on the run cannot be reproduced bit for bit: write it down."""

@@ -174,14 +174,27 @@ class Collector:
 
 
 class EpisodeTracker:
-    """Returns and lengths of episodes, whichever rollout they began in."""
+    """Returns and lengths of episodes, whichever rollout they began in.
+
+    Of environments that began together, the first episodes to end are the shortest: until every environment has ended
+    some, the last 100 are not what the policy does. `even_mean` takes the same number from each.
+    """
 
     def __init__(self, num_envs: int, window: int = 100) -> None:
         self.returns = np.zeros(num_envs, np.float64)  # of the unfinished episodes
         self.lengths = np.zeros(num_envs, np.int64)
         self.recent_returns: deque[float] = deque(maxlen=window)
         self.recent_lengths: deque[int] = deque(maxlen=window)
+        # The last returns of each environment, a ring each [N, k], and how many it has ended since all began together.
+        self.last_returns = np.zeros((num_envs, -(-window // num_envs)), np.float64)
+        self.ended = np.zeros(num_envs, np.int64)
         self.completed = self.broken = 0
+
+    @property
+    def even_mean(self) -> float | None:
+        """Mean return of the last episodes, an equal number of every environment, 100 or more in all; None until there
+        are as many of each."""
+        return None if self.ended.min() < self.last_returns.shape[1] else float(self.last_returns.mean())
 
     def observe(self, rollout: Rollout, first: int, last: int) -> int:
         """Take in rows first..last; returns the number of episodes that ended in them."""
@@ -201,6 +214,8 @@ class EpisodeTracker:
                 continue
             self.recent_returns.append(float(total))
             self.recent_lengths.append(int(length))
+            self.last_returns[env, self.ended[env] % self.last_returns.shape[1]] = total
+            self.ended[env] += 1
             ended += 1
         self.returns += sums[-1] - sum_before
         self.lengths += counts[-1] - count_before
@@ -213,6 +228,8 @@ class EpisodeTracker:
             "lengths": self.lengths.copy(),
             "recent_returns": np.array(self.recent_returns, np.float64),
             "recent_lengths": np.array(self.recent_lengths, np.int64),
+            "last_returns": self.last_returns.copy(),
+            "ended": self.ended.copy(),
             "counts": np.array([self.completed, self.broken], np.int64),
         }
 
@@ -224,6 +241,8 @@ class EpisodeTracker:
     def set_state(self, state: dict[str, Array], same_envs: bool = True) -> None:
         if same_envs:
             self.returns, self.lengths = state["returns"].copy(), state["lengths"].copy()
+            if "ended" in state:  # older checkpoints have none: they are gathered anew
+                self.last_returns, self.ended = state["last_returns"].copy(), state["ended"].copy()
         self.recent_returns.clear()
         self.recent_lengths.clear()
         self.recent_returns.extend(state["recent_returns"].tolist())
