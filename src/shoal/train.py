@@ -19,6 +19,7 @@ from shoal import _make_callable, signals
 from shoal.budget import Budget
 from shoal.config import TrainConfig, from_dict, to_dict
 from shoal.journal import Journal
+from shoal.learn.features import Features
 from shoal.learn.learner import Learner
 from shoal.learn.rollout import Interrupted
 from shoal.learn.sizing import check_memory, choose_num_envs, choose_threads
@@ -243,7 +244,7 @@ def _settle(config: TrainConfig, env: Any, say: Callable[[str], None]) -> TrainC
     """Before anything is written down or started: `auto` becomes a number, and what cannot fit is refused."""
     check_names(config.run.track)
     if hasattr(env, "num_envs"):
-        return config.replace(num_envs=env.num_envs)
+        return _with_threads(config.replace(num_envs=env.num_envs), env.single_observation_space)
     first = env[:1] if isinstance(env, list | tuple) else env
     probe = make_envs(config.replace(num_envs=1, backend="auto", slices="lockstep"), first, lambda text: None)
     try:
@@ -257,7 +258,12 @@ def _settle(config: TrainConfig, env: Any, say: Callable[[str], None]) -> TrainC
         say(check_memory(config, *spaces))
     finally:
         probe.close()
-    return config
+    return _with_threads(config, spaces[0])
+
+
+def _with_threads(config: TrainConfig, observation_space: Any) -> TrainConfig:
+    """With the learner's threads written down: another number gives other bits, so a resumed run keeps it."""
+    return config.replace(torch_threads=choose_threads(config.ppo, Features(observation_space).size))
 
 
 class _Clock:

@@ -76,12 +76,48 @@ def test_the_behaviour_log_probs_are_of_the_policy_that_acted() -> None:
 
 
 def test_statistics_move_after_the_update_and_not_before() -> None:
-    """Collecting and estimating leave the scale of observations alone."""
+    """Collecting and estimating leave the scale of observations alone, but for the first rollout: see the next test."""
     learner = learner_for(identity("box"), normalise_observations=True)
-    batch = learner.estimate(learner.collect())
-    assert learner.agent.moments.count == 0
-    learner.update(batch, 0.0)
+    epoch(learner)
     assert learner.agent.moments.count == 64
+    batch = learner.estimate(learner.collect())
+    assert learner.agent.moments.count == 64
+    learner.update(batch, 0.0)
+    assert learner.agent.moments.count == 128
+    learner.env.close()
+
+
+class Large(gym.Env):
+    """Observations around 1,000: all would be cut to 10 where nothing is known of them."""
+
+    observation_space, action_space = spaces.Box(0, 2000, (2,)), spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._see(), {}
+
+    def _see(self):
+        return self.np_random.uniform(900, 1100, 2).astype(np.float32)
+
+    def step(self, action):
+        return self._see(), 0.0, False, False, {}
+
+
+@pytest.mark.parametrize("interval", [1, 2])
+def test_the_first_rollout_is_learnt_from_as_scaled_by_itself(interval) -> None:
+    """Not as raw numbers that are all alike; log-probabilities stay those of the policy that acted. Taken in once."""
+    learner = learner_for(SerialVectorEnv([Large] * 4), normalise_observations=True, update_interval=interval)
+    batch = None
+    while batch is None:
+        rollout = learner.collect()
+        batch = learner.estimate(rollout)
+    assert learner.agent.moments.count == 64 * interval
+    assert batch.features.mean(0).abs().max() < 1e-3
+    torch.testing.assert_close(batch.features.std(0), torch.ones(2), rtol=0.02, atol=0)
+    acted = learner.agent.kind.log_prob(rollout.params.flatten(0, 1), rollout.actions.flatten())
+    assert torch.equal(batch.log_probs, acted)
+    learner.update(batch, 0.0)
+    assert learner.agent.moments.count == 64 * interval
     learner.env.close()
 
 

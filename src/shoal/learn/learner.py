@@ -65,6 +65,8 @@ class Learner:
         self.tracker = EpisodeTracker(env.num_envs)
         self.reward_scale = RewardScale(env.num_envs, ppo.gamma) if ppo.normalise_rewards else None
         self.epoch = self.steps = self.episodes_in_epoch = 0
+        self._features: torch.Tensor | None = None  # of a rollout's valid rows [T * N, F]
+        self._scale_is_new = False  # the statistics have taken in this rollout, the first, before its update
         self.collect_s = 0.0
         self.elapsed_s = 0.0
 
@@ -87,15 +89,19 @@ class Learner:
     def estimate(self, rollout: Rollout) -> Batch | None:
         """Values, advantages and log-probabilities, in batched calls; only valid rows remain.
 
-        None while the rollout is not complete (`update_interval` above 1).
+        None while the rollout is not complete (`update_interval` above 1). A batch holds until the next one is made.
         """
         if self.epoch % self.config.ppo.update_interval:
             return None
         self._check_finite(rollout)
         agent, steps, num_envs = self.agent, rollout.steps, rollout.num_envs
+        self._scale_is_new = agent.moments is not None and agent.moments.count == 0
+        if self._scale_is_new:
+            self._learn_scale(rollout)
         flat = [tensor.flatten(0, 1) for tensor in rollout.tensors]  # per leaf [(T + 1) N, *shape]
-        features = agent.encode(flat)
-        values = agent.values(features).reshape(steps + 1, num_envs)
+        valid = rollout.valid.ravel()
+        features, values = self._encode_and_value(flat, valid)
+        values = values.reshape(steps + 1, num_envs)
         rewards = rollout.rewards
         if self.reward_scale is not None:
             rewards = self.reward_scale.scale(rewards, rollout.ended, rollout.valid)
@@ -103,7 +109,7 @@ class Learner:
         advantages, targets = gae(
             rewards, values[:-1], after, rollout.ended, self.config.ppo.gamma, self.config.ppo.gae_lambda
         )
-        device, rows = agent.device, torch.from_numpy(np.flatnonzero(rollout.valid.ravel()))
+        device, rows = agent.device, torch.from_numpy(np.flatnonzero(valid))
         masks = agent.features.masks(flat)
         actions = rollout.actions.flatten(0, 1)[rows].to(device)
         params = rollout.params.flatten(0, 1)[rows].to(device)
@@ -112,7 +118,7 @@ class Learner:
             return torch.from_numpy(array.ravel())[rows].to(device)
 
         return Batch(
-            features=features[rows.to(features.device)],
+            features=features,
             masks=None if masks is None else masks[rows].to(device),
             actions=actions,
             log_probs=agent.kind.log_prob(params, actions),
@@ -121,8 +127,27 @@ class Learner:
             values=pick(values[:-1]),
         )
 
+    def _encode_and_value(self, leaves: list[torch.Tensor], valid: Array) -> tuple[torch.Tensor, Array]:
+        """Features of the valid rows `[B, F]`, and values of all rows, the last observations' included: part by part,
+        so that features are held once, in memory that every rollout uses again."""
+        agent, rows = self.agent, len(leaves[0])
+        if self._features is None:
+            self._features = torch.empty((len(valid), agent.features.size), device=agent.device)
+        features = self._features[: int(valid.sum())]
+        values, at = np.empty(rows, np.float32), 0
+        for part in agent.chunks(rows):
+            encoded = agent.encode([leaf[part] for leaf in leaves])
+            values[part] = agent.values(encoded)
+            here = valid[part]  # shorter than the part where the last observations begin: nobody acted from them yet
+            picked = encoded[: len(here)] if here.all() else encoded[torch.from_numpy(np.flatnonzero(here))]
+            features[at : at + len(picked)] = picked
+            at += len(picked)
+        return features, values
+
     def update(self, batch: Batch | None, progress: float) -> dict[str, float]:
-        """Learn from a batch; only afterwards do the observation statistics take it in."""
+        """Learn from a batch; only afterwards do the observation statistics take it in: the update must see what acting
+        saw. A run's first rollout is the exception. It was played without statistics, so that raw numbers cut off at 10
+        would be learnt from; it is valued and learnt from as scaled by its own."""
         if batch is None:
             return {}
         metrics: dict[str, float] = {"guard/empty_batches": 1}
@@ -132,15 +157,17 @@ class Learner:
                 torch.manual_seed(_word(self.config.run.seed, Stream.SHUFFLE, self.epoch))
                 metrics = self.ppo.update(batch, progress, self.shuffle)
             metrics["time/update_s"] = time.perf_counter() - start
-        if self.agent.moments is not None:
-            rollout = self.collector.rollout
-            leaves = [tensor[:-1].flatten(0, 1) for tensor in rollout.tensors]
-            self.agent.learn_scale(self.agent.features.encode(leaves).numpy()[rollout.valid.ravel()])
+        if not self._scale_is_new:
+            self._learn_scale(self.collector.rollout)
         if hasattr(self.env, "after_rollout"):
             metrics |= self.env.after_rollout(progress)
         self.collector.carry_over()
         self.mark()
         return metrics
+
+    def _learn_scale(self, rollout: Rollout) -> None:
+        leaves = [tensor[:-1].flatten(0, 1) for tensor in rollout.tensors]
+        self.agent.learn_scale(leaves, rollout.valid.ravel())
 
     def progress_row(self) -> dict[str, Any]:
         """Where the run is, under the names of docs/metrics.md."""

@@ -49,10 +49,13 @@ class Rollout:
 
     @staticmethod
     def bytes_needed(steps: int, num_envs: int, features: Features, kind: ActionKind) -> int:
-        """Memory that a rollout and its update take, in bytes (an estimate from above)."""
-        row = features.layout.row_bytes + 4 * kind.num_params * 2 + 8 * max(1, kind.num_noise) + 32
-        learner = 2 * 4 * features.size + 4 * kind.num_params + 40
-        return (steps + 1) * num_envs * (row + learner)
+        """Memory that a rollout takes until it is learnt from, in bytes; `sizing.update_bytes` comes on top."""
+        kept = (
+            features.layout.row_bytes + 4 * kind.num_params + 8 * max(1, kind.num_noise // max(1, kind.num_masks)) + 8
+        )
+        noise = 4 * kind.num_noise  # of a whole rollout at once, while it is collected
+        learnt = 4 * features.size + 4 * kind.num_params * 3 + 8 * max(1, kind.num_noise // max(1, kind.num_masks)) + 60
+        return (steps + 1) * num_envs * (kept + max(noise, learnt))
 
 
 class Collector:
