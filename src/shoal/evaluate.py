@@ -18,6 +18,7 @@ from shoal.tasks import environment
 from shoal.train import parse_env_kwargs
 from shoal.vector.layout import Array
 from shoal.vector.make import make_vec
+from shoal.vector.protocols import parts_of
 from shoal.vector.seeding import Stream
 from shoal.vector.stepping import Stepper
 
@@ -110,6 +111,7 @@ def evaluate(
             env_kwargs=kwargs,
         )
         try:
+            policy.check_features(parts_of(envs).features_version)
             returns, lengths = play(policy, Stepper(envs), episodes, seed, deterministic)
         finally:
             envs.close()

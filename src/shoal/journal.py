@@ -10,6 +10,7 @@ from typing import TextIO
 from shoal.budget import Budget
 from shoal.config import TrainConfig, to_dict
 from shoal.learn.learner import Learner
+from shoal.progress import remark
 from shoal.runs import checkpoint
 from shoal.runs.checkpoint import CheckpointError
 from shoal.runs.console import Console
@@ -113,13 +114,20 @@ class Journal:
         self.console.message(text)
         self.run.note({"event": event, "text": text})
 
+    def remark(self) -> str | None:
+        """At the end: what there is to say of a run that got nowhere."""
+        text = remark(self.run.metrics(), self.config.run.target_return)
+        if text is not None:
+            self.tell(text, event="no progress")
+        return text
+
     def close(self) -> None:
         for tracker in self.trackers:
             tracker.close()
 
     def _watch(self, row: dict[str, float], learner: Learner) -> None:
         """Alarms that belong in the record: each is raised once."""
-        faults = getattr(learner.env, "faults", [])
+        faults = learner.parts.faults
         for fault in faults[self._faults_noted :]:
             self.tell(f"environment restarted after: {fault}", event="restart")
         if faults and not self._faults_noted:

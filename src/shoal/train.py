@@ -22,7 +22,7 @@ from shoal.journal import Journal
 from shoal.learn.features import Features
 from shoal.learn.learner import Learner
 from shoal.learn.rollout import Interrupted
-from shoal.learn.sizing import check_memory, choose_num_envs, choose_threads
+from shoal.learn.sizing import check_memory, choose_num_envs, choose_threads, picture_warning
 from shoal.report import write_report
 from shoal.runs.store import Run
 from shoal.runs.tracking import check_names
@@ -31,6 +31,7 @@ from shoal.tasks.presets import BUDGETS, auto_scaled, config_for, without_budget
 from shoal.vector.choose import step_cost_s
 from shoal.vector.errors import EnvFault
 from shoal.vector.make import make_vec
+from shoal.vector.protocols import parts_of
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Result:
     cpu_s: float  # of this process and its workers, from building the environments on, without the report
     wall_s: float
     signal: int | None = None
+    advice: str | None = None  # where the return did not rise, or no episode ended: what to try
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -111,14 +113,20 @@ def _run(
     budget = Budget.of(config)
     clock = _Clock()
     envs = make_envs(config, env, said.append)
-    journal = Journal(run, config, budget, stream, getattr(envs, "console_rows", ()))
+    journal = Journal(run, config, budget, stream, parts_of(envs).console_rows)
     status = "finished"
     reason: str | None = None
     try:
         journal.console.header(
-            [f"run {run.path}", f"task {config.task}, {envs.num_envs} environments", *budget.header(), *said]
+            [
+                f"run {run.path}",
+                f"task {config.task}, {envs.num_envs} environments",
+                *budget.header(),
+                *said,
+                *picture_warning(envs, network),
+            ]
         )
-        with signals.catching(leave=getattr(envs, "kill", lambda: None)):
+        with signals.catching(leave=parts_of(envs).kill):
             learner = Learner(config, envs, network=network, interrupted=lambda: signals.received() is not None)
             if resuming:
                 journal.restore(learner, reshard=reshard)
@@ -141,6 +149,7 @@ def _run(
             except Interrupted:
                 status, reason = "interrupted", f"signal {signals.received()}"
             journal.save(learner, last=True)
+            advice = journal.remark() if status == "finished" else None
             run.set_status(status, reason or "")
     finally:
         try:
@@ -163,10 +172,11 @@ def _run(
         steps=learner.steps,
         episodes=learner.tracker.completed,
         mean_return=sum(returns) / len(returns) if returns else None,
-        restarts=len(getattr(envs, "faults", [])),
+        restarts=len(parts_of(envs).faults),
         cpu_s=cpu_s,
         wall_s=wall_s,
         signal=signals.received() if status == "interrupted" else None,
+        advice=advice,
     )
 
 

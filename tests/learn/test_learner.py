@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from io import StringIO
 
 import gymnasium as gym
 import numpy as np
@@ -13,6 +14,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from tiny_envs import Identity, Scripted
 from torch import nn
 
+import shoal
 from shoal.config import TrainConfig
 from shoal.learn.learner import Learner
 from shoal.vector.errors import NotFinite
@@ -407,3 +409,46 @@ def test_cartpole_improves_with_everything_on() -> None:
         epoch(learner, number / 30)
     env.close()
     assert np.mean(list(learner.tracker.recent_returns)[-20:]) > 100
+
+
+class Namesake(SyncVectorEnv):
+    """Somebody's vector environment, with attributes that mean other things than training's of the same names."""
+
+    final_obs, faults, slices, allocate, kill = "?", ["a", "b"], 7, None, "B"
+    marked_state = after_rollout = console_rows = policy_network = features_version = 3
+
+    def mark(self, lap):
+        raise AssertionError
+
+    def get_state(self):
+        return np.zeros(3)
+
+    def set_state(self):
+        raise AssertionError
+
+
+def test_names_alone_mean_nothing(tmp_path) -> None:
+    """What an environment offers training it says by its class: any other trains as any, without false reports."""
+    env = Namesake([functools.partial(Scripted, place) for place in range(3)], autoreset_mode=AutoresetMode.SAME_STEP)
+    result = shoal.train("own", env=env, rollout_steps=16, steps=96, runs_dir=str(tmp_path), stream=StringIO())
+    assert (result.status, result.steps, result.restarts) == ("finished", 96, 0)
+
+
+def test_features_of_another_version_are_refused() -> None:
+    """And the version is in the checkpoint; one that was saved without is taken."""
+
+    class Versioned(SerialVectorEnv):
+        features_version = "v1"
+
+    def envs(version):
+        env = Versioned([functools.partial(Identity, "discrete")] * 2)
+        env.features_version = version
+        return env
+
+    one = learner_for(envs("v1"))
+    assert one.state()[1]["features"] == "v1"
+    with pytest.raises(ValueError, match="trained on features v1, this environment gives v2"):
+        copy_state(one, learner_for(envs("v2")))
+    with pytest.raises(ValueError, match="this environment gives None"):
+        copy_state(one, learner_for(envs(None)))
+    assert copy_state(learner_for(envs(None)), learner_for(envs("v2"))) == []

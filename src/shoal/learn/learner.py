@@ -12,7 +12,7 @@ from gymnasium.vector import VectorEnv
 from torch import nn
 
 from shoal.config import TrainConfig
-from shoal.learn.agent import Agent, OwnNetwork, check_device
+from shoal.learn.agent import Agent, check_device
 from shoal.learn.gae import gae, next_values
 from shoal.learn.normalise import RewardScale
 from shoal.learn.ppo import PPO, Batch
@@ -20,6 +20,7 @@ from shoal.learn.rollout import Collector, EpisodeTracker, Rollout
 from shoal.learn.weights import load_weights, weights_of
 from shoal.vector.errors import NotFinite
 from shoal.vector.layout import Array
+from shoal.vector.protocols import parts_of
 from shoal.vector.seeding import Stream, sequence
 from shoal.vector.space_data import space_from_data, space_to_data
 from shoal.vector.stepping import Stepper
@@ -37,7 +38,7 @@ class Learner:
         interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
         check_device(config.ppo.device)
-        self.config, self.env = config, env
+        self.config, self.env, self.parts = config, env, parts_of(env)
         seed, ppo = config.run.seed, config.ppo
         self.agent = Agent(
             env.single_observation_space,
@@ -45,7 +46,7 @@ class Learner:
             ppo,
             init_seed=_word(seed, Stream.INIT),
             network=network,
-            own_network=self._own_network(),
+            own_network=self.parts.policy_network,
         )
         self.ppo = PPO(self.agent.network, self.agent.kind, ppo)
         self.noise = torch.Generator().manual_seed(_word(seed, Stream.ACT))
@@ -159,8 +160,7 @@ class Learner:
             metrics["time/update_s"] = time.perf_counter() - start
         if not self._scale_is_new:
             self._learn_scale(self.collector.rollout)
-        if hasattr(self.env, "after_rollout"):
-            metrics |= self.env.after_rollout(progress)
+        metrics |= self.parts.after_rollout(progress)
         self.collector.carry_over()
         self.mark()
         return metrics
@@ -200,7 +200,7 @@ class Learner:
             row, env = (int(i) for i in np.argwhere(~fine)[0])
             text = f"in step {row} of the rollout, the reward is no finite float32: {rollout.rewards[row, env]}"
             raise NotFinite(text, env=env)
-        if hasattr(self.env, "final_obs"):
+        if self.parts.checks_finite:
             return
         try:
             rows = [array.reshape(-1, *array.shape[2:]) for array in rollout.observations]
@@ -222,10 +222,8 @@ class Learner:
         """Remember where this epoch begins: a checkpoint is always of a beginning, even one written in the middle."""
         self.marked = {"noise": self.noise.get_state().numpy().copy(), **_prefixed("tracker", self.tracker.state())}
         self.marked_epoch, self.marked_steps, self.marked_episodes = self.epoch, self.steps, self.tracker.completed
-        if hasattr(self.env, "mark"):
-            self.env.mark()
-        elif hasattr(self.env, "get_state"):
-            self.marked |= _prefixed("env", self.env.get_state())
+        if self.parts.resumable:
+            self.parts.mark()
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """All that decides how the run goes on, as of the last mark: arrays, and the rest as plain data."""
@@ -239,8 +237,8 @@ class Learner:
         }
         if self.reward_scale is not None:
             tensors |= _prefixed("rewards", self.reward_scale.state())
-        if hasattr(self.env, "marked_state"):
-            tensors |= _prefixed("env", self.env.marked_state())
+        if self.parts.resumable:
+            tensors |= _prefixed("env", self.parts.marked_state())
         meta = {
             "epoch": self.marked_epoch,
             "steps": self.marked_steps,
@@ -248,19 +246,11 @@ class Learner:
             "skipped_in_a_row": self.ppo.skipped_in_a_row,
             "restored_in_a_row": self.ppo.restored_in_a_row,
             "spaces": self._spaces(),
-            "features": self._features_version(),
-            "network": self._own_network(),
+            "features": self.parts.features_version,
+            "network": self.parts.policy_network,
             "elapsed_s": self.elapsed_s,
         }
         return tensors, meta
-
-    def _features_version(self) -> str | None:
-        """The version that an environment gives its observation features, where it has one (docs/cage2.md)."""
-        return getattr(getattr(self.env, "env", None), "features", None)
-
-    def _own_network(self) -> OwnNetwork | None:
-        """Who makes the network, for an environment that brings one of its own."""
-        return getattr(self.env, "policy_network", None)
 
     def _spaces(self) -> list[dict[str, Any]]:
         return [space_to_data(self.env.single_observation_space), space_to_data(self.env.single_action_space)]
@@ -276,10 +266,11 @@ class Learner:
                 f"{self.env.single_observation_space} and {self.env.single_action_space}. Resume with the environment "
                 "of the run"
             )
-        if meta.get("features") != self._features_version():
+        version = self.parts.features_version
+        if meta.get("features") not in (None, version):  # None: saved before its task had versions
             raise ValueError(
                 f"the checkpoint was trained on features {meta.get('features')}, this environment gives "
-                f"{self._features_version()}: the same numbers would mean other things. Train anew"
+                f"{version}: the same numbers would mean other things. Train anew"
             )
         load_weights(self.agent.network, part("network"))
         self.ppo.set_state(part("optimiser"))
@@ -295,7 +286,7 @@ class Learner:
                 f"the checkpoint is of {meta['num_envs']} environments, this run has {self.env.num_envs}. Add "
                 "--reshard to go on with fresh episodes (the run is then labelled inexact)"
             )
-        goes_on = same_size and hasattr(self.env, "set_state")  # with the unfinished episodes, that is
+        goes_on = same_size and self.parts.resumable  # with the unfinished episodes, that is
         if self.reward_scale is not None:
             self.reward_scale.set_state(part("rewards"), goes_on)
         self.tracker.set_state(part("tracker"), goes_on)
@@ -304,14 +295,15 @@ class Learner:
             if not same_size:
                 return [f"resharded from {meta['num_envs']} to {self.env.num_envs} environments"]
             return [f"{type(self.env).__name__} cannot give its state: every environment began a new episode"]
-        env: Any = self.env
-        differing = env.set_state(part("env")) or []
-        self._forget(np.array([i for i in differing if env.block.elapsed[i] == 0], np.int64))  # began anew
-        self.collector.first([tensors[f"observations.{i}"] for i in range(len(self.collector.current()))])
-        self.mark()
+        differing = self.parts.set_state(part("env")) or []
         if not differing:
+            self.collector.first([tensors[f"observations.{i}"] for i in range(len(self.collector.current()))])
+            self.mark()
             return []
-        self.collector.first(env.block.observations)
+        observations, elapsed = self.parts.present()
+        self._forget(np.array([i for i in differing if elapsed[i] == 0], np.int64))  # began anew
+        self.collector.first(observations)
+        self.mark()
         some = ", ".join(map(str, differing[:10]))
         return [f"environments that did not come back to the observation saved (not deterministic?): {some}"]
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from shoal.learn.actions import ActionKind
 from shoal.learn.features import Features, check_masks
 from shoal.vector.layout import Array
+from shoal.vector.protocols import parts_of
 from shoal.vector.stepping import Outcome, Stepper
 
 Act = Callable[[list[Tensor], Tensor], tuple[Tensor, Tensor]]  # (observation leaves, noise) -> (params, actions)
@@ -80,7 +81,7 @@ class Collector:
         space = env.single_action_space
         shape = (kind.num_noise,) if kind.num_masks == 0 else tuple(space.shape or ())
         self.rollout = Rollout(steps * segments, stepper, kind, shape)
-        self.slices: list[slice] = getattr(env, "slices", [slice(0, env.num_envs)])
+        self.slices = list(parts_of(env).slices) or [slice(0, env.num_envs)]
         self._episode_row = np.zeros(env.num_envs, np.int64)  # rollout row at which each present episode began
         self._at_end = np.zeros(env.num_envs, np.bool_)  # a final observation: the next step only resets
 
@@ -124,13 +125,12 @@ class Collector:
         env: Any = self.stepper.env
         clock = [first] * len(self.slices)  # next row of each slice
         last = first + self.segment_steps
-        by_readiness = getattr(env, "by_readiness", False)
         queue = deque(range(len(self.slices)))
         for part in queue:
             env.send(part, self._choose(first, self.slices[part], noise[0, self.slices[part]]))
         while queue:
             self._stop_if_asked()
-            part = env.ready(list(queue))[0] if by_readiness else queue[0]
+            part = env.ready(list(queue))[0] if env.by_readiness else queue[0]
             queue.remove(part)
             t, rows = clock[part], self.slices[part]
             out = self.features.layout.assemble([array[t + 1, rows] for array in self.rollout.observations])

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import VectorEnv
 
 from shoal.config import PPOConfig, TrainConfig
 from shoal.learn.actions import action_kind
 from shoal.learn.agent import chunk_rows
-from shoal.learn.features import Features
+from shoal.learn.features import MASK_KEY, Features
 from shoal.learn.rollout import Rollout
 from shoal.vector.launch import usable_cores
+from shoal.vector.layout import Layout
+from shoal.vector.protocols import parts_of
 
 _OVERHEAD_S = 250e-6  # of one batch step beside the environments: acting and handing over
+_PICTURE = 1000  # numbers of an observation with height and width: fewer are a board or a table
 _MOST_ENVS = 4096
 _BUSY_SHARE = 0.9  # "saturated": so much of the time goes into the environments
 
@@ -92,6 +100,23 @@ def check_memory(config: TrainConfig, observation_space: object, action_space: o
             f"{fits:,} environments would fit; or take fewer --rollout-steps"
         )
     return f"memory of a rollout about {needed / 2**20:,.1f} MB"
+
+
+def picture_warning(env: VectorEnv[Any, Any, Any], network: object | None) -> list[str]:
+    """A line for the header where the built-in perceptron would be given pictures."""
+    if network is not None or parts_of(env).policy_network is not None:
+        return []
+    for path, shape, dtype in Layout(env.single_observation_space).leaves:
+        size, picture = math.prod(shape), len(shape) >= 3 or (len(shape) == 2 and dtype == np.uint8)
+        if picture and size >= _PICTURE and path != (MASK_KEY,):
+            name = "the observation" + (f" part {'/'.join(map(str, path))}" if path else "")
+            return [
+                f"WARNING: {name} looks like a picture ({' x '.join(map(str, shape))} = {size:,} numbers), and the "
+                "built-in network is a perceptron that sees it as one flat row: it learns slowly or nothing. Give a "
+                "convolutional network, shoal.train(..., network=...) (examples/own_network.py), and make the picture "
+                "small (gymnasium.wrappers.ResizeObservation, GrayscaleObservation)"
+            ]
+    return []
 
 
 def choose_num_envs(

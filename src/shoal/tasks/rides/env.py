@@ -20,12 +20,13 @@ from shoal.tasks.rides.bookings import Bookings
 from shoal.tasks.rides.days import histories
 from shoal.tasks.rides.flexibility import ANSWER, FlexibilityModel, epsilon_at, hard_mask, soft_bias
 from shoal.tasks.rides.lookahead import Lookahead
-from shoal.tasks.rides.observe import Menu, anticipate, make_menu, observation_space, observe
+from shoal.tasks.rides.observe import FEATURES_VERSION, Menu, anticipate, make_menu, observation_space, observe
 from shoal.tasks.rides.options import RidesOptions
 from shoal.tasks.rides.rollout import future_values
 from shoal.tasks.rides.routing.oracle import RoutingOracle
 from shoal.tasks.rides.routing.problem import NO_CHANGE, NUM_OFFERS, OFFER_MIN
 from shoal.tasks.rides.world import World, make_world
+from shoal.vector.protocols import TrainingEnv
 from shoal.vector.rng import mix
 from shoal.vector.seeding import Stream, episode_seed
 
@@ -34,7 +35,7 @@ TRAIN_EVERY_DAYS = 10  # the flexibility model learns after so many days of ever
 _EXPLORE = np.uint64(0x5851F42D4C957F2D)  # sets the draws of exploration apart from the oracle's
 
 
-class RidesVectorEnv(gym.vector.VectorEnv[Any, Any, Array]):
+class RidesVectorEnv(TrainingEnv):
     """N days of booking at once; `Dict` observations as docs/rides.md names them, 16 actions.
 
     Rows are environments. The same seed gives the same days for any number of environments or threads; the training
@@ -42,6 +43,7 @@ class RidesVectorEnv(gym.vector.VectorEnv[Any, Any, Array]):
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012
+    features_version = FEATURES_VERSION
     console_rows = (
         ("average cost (min)", "rides/cost_min", ",.1f"),
         ("improvement %", "rides/improvement", ".2f"),
