@@ -119,7 +119,7 @@ def untouched(module: nn.Module, expected: type[nn.Module]) -> bool:
 
 
 def _unhooked(parameter: nn.Parameter) -> bool:
-    return not (parameter._backward_hooks or parameter._post_accumulate_grad_hooks)  # type: ignore[attr-defined]
+    return not (parameter._backward_hooks or parameter._post_accumulate_grad_hooks)
 
 
 class Trunk(nn.Sequential):
@@ -147,8 +147,8 @@ class Trunk(nn.Sequential):
         modules, activation = list(self._modules.values()), ACTIVATIONS[self.activation]
         return (
             len(modules) % 2 == 0
-            and all(plain(layer) for layer in modules[::2])  # type: ignore[arg-type]
-            and all(untouched(layer, activation) for layer in modules[1::2])  # type: ignore[arg-type]
+            and all(plain(layer) for layer in modules[::2])
+            and all(untouched(layer, activation) for layer in modules[1::2])
         )
 
     def forward(self, features: Tensor) -> Tensor:
