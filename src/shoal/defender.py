@@ -36,7 +36,7 @@ def cage2_played(options: dict[str, Any]) -> str:
     from shoal.tasks.cage2.options import Cage2Options
 
     given = Cage2Options(**options)
-    red = given.red
+    red: str = given.red
     if red == "mixed":
         shares = zip(("bline", "meander", "sleep"), given.mix, strict=True)
         red = "mixed (" + ", ".join(f"{100 * share / sum(given.mix):.0f} % {name}" for name, share in shares) + ")"

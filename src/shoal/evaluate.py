@@ -18,6 +18,7 @@ from shoal.train import check_environment, parse_env_kwargs
 from shoal.vector.foreign import find_spec, import_all
 from shoal.vector.layout import Array, Layout
 from shoal.vector.make import make_vec
+from shoal.vector.protocols import parts_of
 from shoal.vector.seeding import Stream
 from shoal.vector.stepping import Stepper
 
@@ -106,6 +107,7 @@ def evaluate(
             raise ValueError(f"{error}. One that was given from Python is evaluated there, with env=") from None
     result: dict[str, Any] = {
         "task": config.task, "epoch": policy.epoch, "seed": seed, "num_envs": num_envs, "held_out": True,
+        "skipped": policy.skipped,
     }  # fmt: skip
     if played is not None:
         result["played"] = played
@@ -120,6 +122,7 @@ def evaluate(
         )
         try:
             _check_same_observations(policy, envs)
+            policy.check_features(parts_of(envs).features_version)
             returns, lengths = play(policy, Stepper(envs), episodes, seed, deterministic)
         finally:
             envs.close()

@@ -10,6 +10,7 @@ from typing import TextIO
 from shoal.budget import Budget
 from shoal.config import TrainConfig, to_dict
 from shoal.learn.learner import Learner
+from shoal.progress import remark
 from shoal.runs import checkpoint
 from shoal.runs.checkpoint import CheckpointError
 from shoal.runs.console import Console
@@ -89,13 +90,20 @@ class Journal:
         found = checkpoint.load_latest(self.run.checkpoints)
         for reason in found.skipped:
             self.tell(f"damaged checkpoint passed over: {reason}", event="checkpoint damaged")
-        for reason in learner.set_state(found.tensors, found.meta, reshard=reshard):
+        try:
+            inexact = learner.set_state(found.tensors, found.meta, reshard=reshard)
+        except (KeyError, TypeError, AttributeError, IndexError) as error:  # whole, yet not what shoal writes
+            raise CheckpointError(
+                f"{found.path} cannot be resumed from: {type(error).__name__}: {error}. It was written by another "
+                "version of shoal, or changed since"
+            ) from error
+        for reason in inexact:
             self.inexact(reason)
         self.saved_epoch = found.epoch
         self.run.truncate_metrics(found.epoch)
         self.run.note({"event": "resumed", "epoch": found.epoch, "skipped": found.skipped})
         self.run.set_status("running")
-        self.console.message(f"resumed at epoch {found.epoch}, {learner.steps:,} steps")
+        self.console.message(f"resumed at epoch {found.epoch}, {learner.steps:,} steps: {self.budget.left(learner)}")
 
     def inexact(self, reason: str) -> None:
         """From here on the run cannot be reproduced bit for bit: write it down."""
@@ -106,13 +114,20 @@ class Journal:
         self.console.message(text)
         self.run.note({"event": event, "text": text})
 
+    def remark(self) -> str | None:
+        """At the end: what there is to say of a run that got nowhere."""
+        text = remark(self.run.metrics(), self.config.run.target_return)
+        if text is not None:
+            self.tell(text, event="no progress")
+        return text
+
     def close(self) -> None:
         for tracker in self.trackers:
             tracker.close()
 
     def _watch(self, row: dict[str, float], learner: Learner) -> None:
         """Alarms that belong in the record: each is raised once."""
-        faults = getattr(learner.env, "faults", [])
+        faults = learner.parts.faults
         for fault in faults[self._faults_noted :]:
             self.tell(f"environment restarted after: {fault}", event="restart")
         if faults and not self._faults_noted:

@@ -40,10 +40,13 @@ class Negotiator:
     def __init__(
         self, run: str | Path, *, runs_dir: str | Path = "runs", epoch: int | None = None, futures: int | None = None
     ) -> None:
+        from shoal.tasks.rides.observe import FEATURES_VERSION
+
         self.policy = load_policy(run, runs_dir=runs_dir, epoch=epoch)
         config = self.policy.config
         if config.task != "rides":
             raise ValueError(f"expected a run of rides, got one of {config.task}: {run}")
+        self.policy.check_features(FEATURES_VERSION)
         folder = Run.open(run, Path(runs_dir))
         found = checkpoint.load(folder.checkpoints, self.policy.epoch)
         self.name, self.path, self.epoch = folder.name, folder.path, self.policy.epoch

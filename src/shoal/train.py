@@ -25,9 +25,10 @@ from shoal.budget import Budget
 from shoal.config import FromPython, TrainConfig, from_dict, to_dict
 from shoal.journal import Journal
 from shoal.learn.agent import check_device
+from shoal.learn.features import Features
 from shoal.learn.learner import Learner
 from shoal.learn.rollout import Interrupted
-from shoal.learn.sizing import check_memory, choose_num_envs, choose_threads
+from shoal.learn.sizing import check_memory, choose_num_envs, choose_threads, picture_warning
 from shoal.report import write_report
 from shoal.runs.store import Run
 from shoal.runs.tracking import check_names
@@ -37,6 +38,7 @@ from shoal.tasks.presets import BUDGETS, auto_scaled, config_for, config_without
 from shoal.vector.errors import EnvFault
 from shoal.vector.foreign import check_trusted, import_all, modules_of
 from shoal.vector.make import make_probe, make_vec, name_of, probed_cost_s
+from shoal.vector.protocols import parts_of
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Result:
     cpu_s: float  # of this process and its workers, from building the environments on, without the report
     wall_s: float
     signal: int | None = None
+    advice: str | None = None  # where the return did not rise, or no episode ended: what to try
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -177,14 +180,20 @@ def _run(
     budget = Budget.of(config)
     clock = _Clock()
     envs = make_envs(config, env, said.append)
-    journal = Journal(run, config, budget, stream, getattr(envs, "console_rows", ()))
+    journal = Journal(run, config, budget, stream, parts_of(envs).console_rows)
     status = "finished"
     reason: str | None = None
     try:
         journal.console.header(
-            [f"run {run.path}", f"task {config.task}, {envs.num_envs} environments", *budget.header(), *said]
+            [
+                f"run {run.path}",
+                f"task {config.task}, {envs.num_envs} environments",
+                *budget.header(),
+                *said,
+                *picture_warning(envs, network),
+            ]
         )
-        with signals.catching(leave=getattr(envs, "kill", lambda: None)):
+        with signals.catching(leave=parts_of(envs).kill):
             learner = Learner(config, envs, network=network, interrupted=lambda: signals.received() is not None)
             if resuming:
                 journal.restore(learner, reshard=reshard)
@@ -207,6 +216,7 @@ def _run(
             except Interrupted:
                 status, reason = "interrupted", f"signal {signals.received()}"
             journal.save(learner, last=True)
+            advice = journal.remark() if status == "finished" else None
             run.set_status(status, reason or "")
     finally:
         try:
@@ -229,10 +239,11 @@ def _run(
         steps=learner.steps,
         episodes=learner.tracker.completed,
         mean_return=sum(returns) / len(returns) if returns else None,
-        restarts=len(getattr(envs, "faults", [])),
+        restarts=len(parts_of(envs).faults),
         cpu_s=cpu_s,
         wall_s=wall_s,
         signal=signals.received() if status == "interrupted" else None,
+        advice=advice,
     )
 
 
@@ -324,7 +335,7 @@ def _settle(config: TrainConfig, env: Any, say: Callable[[str], None]) -> TrainC
     if hasattr(env, "num_envs"):
         config = _for_actions(config.replace(num_envs=env.num_envs), env.single_action_space)
         _warn_of_long_epochs(config, say)
-        return config
+        return _with_threads(config, env.single_observation_space)
     first = env[:1] if isinstance(env, list | tuple) else env
     with closing(make_probe(**_made_of(config, first))) as probe:
         spaces = probe.single_observation_space, probe.single_action_space
@@ -337,7 +348,12 @@ def _settle(config: TrainConfig, env: Any, say: Callable[[str], None]) -> TrainC
             say(line)
     say(check_memory(config, *spaces))
     _warn_of_long_epochs(config, say)
-    return config
+    return _with_threads(config, spaces[0])
+
+
+def _with_threads(config: TrainConfig, observation_space: Space[Any]) -> TrainConfig:
+    """With the learner's threads written down: another number gives other bits, so a resumed run keeps it."""
+    return config.replace(torch_threads=choose_threads(config.ppo, Features(observation_space).size))
 
 
 def _for_actions(config: TrainConfig, action_space: Space[Any]) -> TrainConfig:

@@ -118,7 +118,7 @@ def test_observations_are_normalised_and_cut_off() -> None:
     data = np.random.default_rng(0).normal(3, 2, (500, 3)).astype(np.float32)
     raw = [torch.from_numpy(data)]
     torch.testing.assert_close(agent.encode(raw), raw[0].clamp(-CLIP, CLIP))
-    agent.learn_scale(data)
+    agent.learn_scale(raw, np.ones(500, bool))
     expected = (data - data.mean(0)) / data.std(0)
     np.testing.assert_allclose(agent.encode(raw).numpy(), expected, rtol=1e-3, atol=1e-4)
     assert agent.encode([torch.full((1, 3), 1e9)]).tolist() == [[CLIP] * 3]
@@ -137,3 +137,29 @@ def test_a_device_that_is_not_there_is_refused() -> None:
         with pytest.raises(RuntimeError, match=r"--device cuda.*Use --device cpu"):
             check_device("cuda")
     check_device("cpu")
+
+
+def test_the_same_weights_whatever_the_number_of_threads() -> None:
+    """The core allowance of a machine is no part of the seed."""
+    found = []
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        agent = Agent(spaces.Box(-1, 1, (96,)), DISCRETE, PPOConfig(hidden=(256, 256)), init_seed=5)
+        assert torch.get_num_threads() == threads
+        found.append(weights_of(agent.network))
+    torch.set_num_threads(1)
+    for name, value in found[0].items():
+        assert all(np.array_equal(value, other[name]) for other in found[1:]), name
+
+
+@pytest.mark.parametrize(("size", "dtype"), [(1e6, np.float64), (1e8, np.float64), (10**9, np.int64)])
+def test_digits_are_cut_after_the_mean_is_taken_off(size, dtype) -> None:
+    """Time stamps, prices, UTM coordinates: a spread of some units around a huge mean is all there is to see."""
+    space = spaces.Box(-np.inf, np.inf, (2,), dtype) if dtype == np.float64 else spaces.Box(0, 10**12, (2,), dtype)
+    agent = Agent(space, DISCRETE, PPOConfig(normalise_observations=True))
+    small = np.random.default_rng(0).integers(-4, 5, (500, 2))
+    raw = [torch.from_numpy((small + size).astype(dtype))]
+    agent.learn_scale(raw, np.ones(500, bool))
+    expected = (small - small.mean(0)) / small.std(0)
+    np.testing.assert_allclose(agent.encode(raw).numpy(), expected, rtol=1e-4, atol=1e-4)
+    assert agent.encode(raw).dtype == torch.float32

@@ -99,3 +99,19 @@ def test_a_final_observation_may_allow_nothing() -> None:
     check_masks(np.zeros((1, 2)), [2], final=np.array([True]))
     with pytest.raises(ValueError, match="environment 1"):
         check_masks(np.zeros((2, 2)), [2], final=np.array([True, False]))
+
+
+def test_many_components_stand_side_by_side() -> None:
+    """Starts and lengths of every component, a two-dimensional MultiDiscrete included."""
+    space = spaces.Dict(
+        a=spaces.MultiDiscrete([[2, 3], [4, 2]], start=[[0, 1], [-1, 5]]), b=spaces.Discrete(3, start=-1)
+    )
+    row = {"a": np.array([[1, 3], [-1, 6]]), "b": 1}
+    assert encode(space, row) == [[0, 1, 0, 0, 1, 1, 0, 0, 0, 0, 1, 0, 0, 1]]
+
+
+def test_a_choice_out_of_range_is_named() -> None:
+    """With its row and the values there are; it does not fall into its neighbour's columns."""
+    features = Features(spaces.MultiDiscrete([2, 3]))
+    with pytest.raises(ValueError, match=r"expected the observation in 0 to 1, got 2 in row 1"):
+        features.encode([torch.tensor([[1, 2], [2, 0]])])

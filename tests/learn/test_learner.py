@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from io import StringIO
 
 import gymnasium as gym
 import numpy as np
@@ -13,6 +14,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from tiny_envs import Identity, Scripted
 from torch import nn
 
+import shoal
 from shoal.config import TrainConfig
 from shoal.learn.learner import Learner
 from shoal.vector.errors import NotFinite
@@ -76,12 +78,48 @@ def test_the_behaviour_log_probs_are_of_the_policy_that_acted() -> None:
 
 
 def test_statistics_move_after_the_update_and_not_before() -> None:
-    """Collecting and estimating leave the scale of observations alone."""
+    """Collecting and estimating leave the scale of observations alone, but for the first rollout: see the next test."""
     learner = learner_for(identity("box"), normalise_observations=True)
-    batch = learner.estimate(learner.collect())
-    assert learner.agent.moments.count == 0
-    learner.update(batch, 0.0)
+    epoch(learner)
     assert learner.agent.moments.count == 64
+    batch = learner.estimate(learner.collect())
+    assert learner.agent.moments.count == 64
+    learner.update(batch, 0.0)
+    assert learner.agent.moments.count == 128
+    learner.env.close()
+
+
+class Large(gym.Env):
+    """Observations around 1,000: all would be cut to 10 where nothing is known of them."""
+
+    observation_space, action_space = spaces.Box(0, 2000, (2,)), spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._see(), {}
+
+    def _see(self):
+        return self.np_random.uniform(900, 1100, 2).astype(np.float32)
+
+    def step(self, action):
+        return self._see(), 0.0, False, False, {}
+
+
+@pytest.mark.parametrize("interval", [1, 2])
+def test_the_first_rollout_is_learnt_from_as_scaled_by_itself(interval) -> None:
+    """Not as raw numbers that are all alike; log-probabilities stay those of the policy that acted. Taken in once."""
+    learner = learner_for(SerialVectorEnv([Large] * 4), normalise_observations=True, update_interval=interval)
+    batch = None
+    while batch is None:
+        rollout = learner.collect()
+        batch = learner.estimate(rollout)
+    assert learner.agent.moments.count == 64 * interval
+    assert batch.features.mean(0).abs().max() < 1e-3
+    torch.testing.assert_close(batch.features.std(0), torch.ones(2), rtol=0.02, atol=0)
+    acted = learner.agent.kind.log_prob(rollout.params.flatten(0, 1), rollout.actions.flatten())
+    assert torch.equal(batch.log_probs, acted)
+    learner.update(batch, 0.0)
+    assert learner.agent.moments.count == 64 * interval
     learner.env.close()
 
 
@@ -371,3 +409,46 @@ def test_cartpole_improves_with_everything_on() -> None:
         epoch(learner, number / 30)
     env.close()
     assert np.mean(list(learner.tracker.recent_returns)[-20:]) > 100
+
+
+class Namesake(SyncVectorEnv):
+    """Somebody's vector environment, with attributes that mean other things than training's of the same names."""
+
+    final_obs, faults, slices, allocate, kill = "?", ["a", "b"], 7, None, "B"
+    marked_state = after_rollout = console_rows = policy_network = features_version = 3
+
+    def mark(self, lap):
+        raise AssertionError
+
+    def get_state(self):
+        return np.zeros(3)
+
+    def set_state(self):
+        raise AssertionError
+
+
+def test_names_alone_mean_nothing(tmp_path) -> None:
+    """What an environment offers training it says by its class: any other trains as any, without false reports."""
+    env = Namesake([functools.partial(Scripted, place) for place in range(3)], autoreset_mode=AutoresetMode.SAME_STEP)
+    result = shoal.train("own", env=env, rollout_steps=16, steps=96, runs_dir=str(tmp_path), stream=StringIO())
+    assert (result.status, result.steps, result.restarts) == ("finished", 96, 0)
+
+
+def test_features_of_another_version_are_refused() -> None:
+    """And the version is in the checkpoint; one that was saved without is taken."""
+
+    class Versioned(SerialVectorEnv):
+        features_version = "v1"
+
+    def envs(version):
+        env = Versioned([functools.partial(Identity, "discrete")] * 2)
+        env.features_version = version
+        return env
+
+    one = learner_for(envs("v1"))
+    assert one.state()[1]["features"] == "v1"
+    with pytest.raises(ValueError, match="trained on features v1, this environment gives v2"):
+        copy_state(one, learner_for(envs("v2")))
+    with pytest.raises(ValueError, match="this environment gives None"):
+        copy_state(one, learner_for(envs(None)))
+    assert copy_state(learner_for(envs(None)), learner_for(envs("v2"))) == []

@@ -95,3 +95,21 @@ def test_reward_scale_comes_back_from_its_state() -> None:
     assert np.array_equal(same.returns, one.returns)
     assert other.returns.tolist() == [0.0, 0.0]
     assert np.array_equal(same.scale(rewards, ended, valid), one.scale(rewards, ended, valid))
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e-3, 1.0, 1e6])
+def test_the_unit_of_a_reward_does_not_matter(unit) -> None:
+    """Also of one that is tiny; the advantages are the same."""
+    rewards = np.random.default_rng(0).normal(0, 1, (50, 4))
+    none, every = np.zeros((50, 4), bool), np.ones((50, 4), bool)
+    plain = RewardScale(4, 0.9).scale(rewards.astype(np.float32), none, every)
+    scaled = RewardScale(4, 0.9).scale((rewards * unit).astype(np.float32), none, every)
+    np.testing.assert_allclose(scaled, plain, rtol=1e-5)
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-9, 0.1, 1e9])
+def test_equal_returns_have_no_spread(value) -> None:
+    """What rounding leaves of it is not divided by."""
+    rewards = np.full((300, 4), value, np.float32)
+    every = np.ones((300, 4), bool)
+    assert np.array_equal(RewardScale(4, 0.9).scale(rewards, every, every), rewards)

@@ -293,6 +293,22 @@ def test_tracker_by_hand() -> None:
     assert list(tracker.recent_returns) == [15, 17, 1], "the window holds the newest"
 
 
+def test_the_even_mean_takes_as_many_of_each_environment() -> None:
+    """Window 3 over two environments: the last two of each, none before both have two; a broken one counts for none."""
+    tracker = EpisodeTracker(2, window=3)
+    tracker.observe(tracker_rollout([[1, 10], [2, 10], [3, 10], [4, 10]], [[1, 0], [1, 0], [1, 0], [1, 1]]), 0, 4)
+    assert tracker.even_mean is None
+    tracker.observe(tracker_rollout([[0, 60]], [[0, 1]], broken=[[0, 1]]), 0, 1)
+    assert tracker.even_mean is None
+    tracker.observe(tracker_rollout([[0, 60]], [[0, 1]]), 0, 1)
+    assert tracker.even_mean == (3 + 4 + 40 + 60) / 4
+    same, other = EpisodeTracker(2, window=3), EpisodeTracker(5, window=3)
+    same.set_state(tracker.state())
+    other.set_state(tracker.state(), same_envs=False)
+    assert same.even_mean == tracker.even_mean
+    assert other.even_mean is None, "all environments begin together again"
+
+
 def test_tracker_comes_back_from_its_state() -> None:
     """With the unfinished episodes, or without them where the environments are others."""
     tracker = EpisodeTracker(2)

@@ -3,7 +3,9 @@
 A network gives *parameters* `[B, P]` (logits; or means and log standard deviations). Sampling takes noise drawn
 beforehand, a whole rollout at a time, so that acting costs one addition and one argmax. Log-probabilities
 are computed from the parameters that acted, mask included, so the probability ratio of the first
-minibatch is exactly 1.
+minibatch is 1 up to rounding (3e-7): a few environments act by NumPy (`lean.py`), and the update asks torch. What acts
+follows from the number of rows, so every backend acts alike; with `--slices double` half the rows may act by the other
+way, and the run is another one, to the bit, than in lockstep.
 """
 
 from __future__ import annotations

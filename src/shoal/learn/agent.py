@@ -5,8 +5,7 @@ Training, evaluation and deployment all act through this class, so they cannot d
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,14 +17,16 @@ from shoal.config import PPOConfig
 from shoal.learn.actions import action_kind
 from shoal.learn.features import Features
 from shoal.learn.lean import acting_policy
+from shoal.learn.makers import network_maker
 from shoal.learn.network import ActorCritic
 from shoal.learn.normalise import RunningMoments
 from shoal.vector.errors import Unsupported
 from shoal.vector.layout import Array
 
 CLIP = 10.0  # normalised observations are cut off here: an outlier must not blow up the network
-OwnNetwork = tuple[str, dict[str, Any]]  # "shoal.module:function" that makes a task's own network, and its options
-VALUE_CHUNK = 16_384  # rows per forward pass when valuing a whole rollout: it stays in the cache
+OwnNetwork = tuple[str, dict[str, Any]]  # the registered name of a task's own network, and its options
+_CHUNK_ROWS = 16_384  # of a rollout are taken at once: what is made of them stays in the cache
+_CHUNK_BYTES = 1 << 22  # and no more of large observations than this, as features
 
 
 class Agent:
@@ -46,20 +47,7 @@ class Agent:
         self.device = config.device
         self._check_mask_width(observation_space)
         if network is None:
-            with torch.random.fork_rng(devices=[]):  # initialisation draws from torch's global generator
-                torch.manual_seed(init_seed)
-                if own_network is not None:
-                    place, options = own_network
-                    network = _maker(place)(observation_space, action_space, config, **options)
-                else:
-                    network = ActorCritic(
-                        self.features.size,
-                        self.kind,
-                        hidden=config.hidden,
-                        activation=config.activation,
-                        shared=config.network == "shared",
-                        initial_std=config.initial_std,
-                    )
+            network = self._made(observation_space, action_space, config, init_seed, own_network)
         for method in ("policy", "value"):
             if not callable(getattr(network, method, None)):
                 raise Unsupported(
@@ -72,12 +60,51 @@ class Agent:
         self.moments = RunningMoments((self.features.size,)) if config.normalise_observations else None
         self._set_scale()
 
+    def _made(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        config: PPOConfig,
+        init_seed: int,
+        own_network: OwnNetwork | None,
+    ) -> nn.Module:
+        """A task's own network, or the built-in one. By one thread: the QR decomposition that makes initial weights
+        orthogonal gives other bits for another number of threads."""
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            with torch.random.fork_rng(devices=[]):  # initialisation draws from torch's global generator
+                torch.manual_seed(init_seed)
+                if own_network is not None:
+                    name, options = own_network
+                    made: nn.Module = network_maker(name)(observation_space, action_space, config, **options)
+                    return made
+                return ActorCritic(
+                    self.features.size,
+                    self.kind,
+                    hidden=config.hidden,
+                    activation=config.activation,
+                    shared=config.network == "shared",
+                    initial_std=config.initial_std,
+                )
+        finally:
+            torch.set_num_threads(threads)
+
     def encode(self, leaves: Sequence[Tensor]) -> Tensor:
         """Observation leaves to normalised features on the learner's device."""
-        features = self.features.encode(leaves).to(self.device)
         if self.moments is None:
-            return features
-        return ((features - self._mean) * self._scale).clamp_(-CLIP, CLIP)
+            return self.features.encode(leaves).to(self.device)
+        if not self.features.wide:
+            features = self.features.encode(leaves).to(self.device)
+            return features.sub(self._mean).mul_(self._scale).clamp_(-CLIP, CLIP)
+        # A float32 of 1e8 has no digits left for a spread of 1: the mean goes off before they are cut.
+        features = self.features.encode(leaves, torch.float64)
+        return features.sub(self._wide_mean).mul_(self._wide_scale).clamp_(-CLIP, CLIP).float().to(self.device)
+
+    def chunks(self, rows: int) -> Iterator[slice]:
+        """So many rows of a rollout in parts that fit the cache, and of large observations the memory."""
+        step = chunk_rows(self.features.size)
+        return (slice(first, min(first + step, rows)) for first in range(0, rows, step))
 
     def distribution(self, leaves: Sequence[Tensor]) -> Tensor:
         """Parameters of the behaviour policy `[B, P]`, mask applied."""
@@ -86,6 +113,14 @@ class Agent:
     def begin_acting(self) -> None:
         """Look at the network once, not at every step. Called before every rollout: a layer may have been replaced."""
         self._policy = acting_policy(self.network)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is looked up in the network: a copy acts by its own."""
+        return {name: value for name, value in self.__dict__.items() if name != "_policy"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.begin_acting()
 
     def act(self, leaves: Sequence[Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
         """Parameters and sampled actions."""
@@ -99,14 +134,15 @@ class Agent:
     @torch.inference_mode()
     def values(self, features: Tensor) -> Array:
         """Value estimates of features `[B, F]`, float32[B]."""
-        parts = [self.network.value(part) for part in torch.split(features, VALUE_CHUNK)]  # type: ignore[operator]
+        parts = [self.network.value(features[part]) for part in self.chunks(len(features))]  # type: ignore[operator]
         return torch.cat(parts).cpu().numpy() if parts else np.zeros(0, np.float32)
 
-    def learn_scale(self, features: Array) -> None:
-        """Take raw features `[B, F]` into the observation statistics. After an update, never before it:
-        the update must see what acting saw."""
+    def learn_scale(self, leaves: Sequence[Tensor], valid: Array) -> None:
+        """Take observation leaves `[B, *shape]` into the statistics, those rows that are marked in bool[B]."""
         if self.moments is not None:
-            self.moments.update(features)
+            dtype = torch.float64 if self.features.wide else torch.float32
+            for part in self.chunks(len(valid)):
+                self.moments.update(self.features.encode([leaf[part] for leaf in leaves], dtype).numpy()[valid[part]])
             self._set_scale()
 
     def moments_state(self) -> dict[str, Array]:
@@ -119,8 +155,11 @@ class Agent:
 
     def _set_scale(self) -> None:
         if self.moments is not None:
-            self._mean = torch.from_numpy(self.moments.mean.astype(np.float32)).to(self.device)
-            self._scale = torch.from_numpy(self.moments.scale).to(self.device)
+            self._wide_mean, self._wide_scale = (
+                torch.from_numpy(self.moments.mean),
+                torch.from_numpy(self.moments.scale),
+            )
+            self._mean, self._scale = (part.float().to(self.device) for part in (self._wide_mean, self._wide_scale))
 
     @torch.inference_mode()
     def _check_outputs(self) -> None:
@@ -141,12 +180,9 @@ class Agent:
             raise ValueError(f"expected an action_mask of {self.kind.num_masks} entries, got shape {shape} in {space}")
 
 
-def _maker(place: str) -> Any:
-    """The function "shoal.module:name" that makes a task's own network. Nothing outside shoal is ever imported."""
-    module, _, name = place.partition(":")
-    if module.split(".")[0] != "shoal" or not name.isidentifier():
-        raise ValueError(f"expected a network's maker as shoal.module:function, got {place!r}")
-    return getattr(importlib.import_module(module), name)
+def chunk_rows(num_features: int) -> int:
+    """Rows of a rollout that are encoded and valued at once."""
+    return min(_CHUNK_ROWS, max(_CHUNK_BYTES // (4 * num_features), 1))
 
 
 def check_device(name: str) -> None:

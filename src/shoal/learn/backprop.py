@@ -7,7 +7,8 @@ update. Any other network goes through autograd, to the same numbers but for rou
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -41,9 +42,13 @@ class Pass(Protocol):
 
 def begin(network: nn.Module, features: Tensor) -> Pass:
     """The pass of whatever network this is."""
-    if type(network) is ActorCritic and network.trunk.by_hand and features.dim() == 2 and network.is_plain():
-        return _ByHand(network, features)
-    return _ByAutograd(network, features)
+    return way_of(network)(network, features) if features.dim() == 2 else _ByAutograd(network, features)
+
+
+def way_of(network: nn.Module) -> Callable[[Any, Tensor], Pass]:
+    """How to begin passes over features `[B, F]`, until the network is changed. Looking costs as much as a layer: an
+    update looks once."""
+    return _ByHand if type(network) is ActorCritic and network.is_plain() else _ByAutograd
 
 
 class _ByAutograd:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +16,53 @@ from shoal.learn.agent import Agent
 from shoal.learn.features import check_masks
 from shoal.learn.weights import load_weights
 from shoal.runs import checkpoint
+from shoal.runs.checkpoint import Checkpoint, CheckpointError
 from shoal.runs.store import Run
-from shoal.vector.layout import Array
+from shoal.vector.errors import NotFinite, ShapeError
+from shoal.vector.layout import Array, conform
 from shoal.vector.space_data import space_from_data
 
 
 class DeployedPolicy:
-    """`policy(observation) -> action`, for one observation or, with `batched=True`, for many at once."""
+    """`policy(observation) -> action`, for one observation or, with `batched=True`, for many at once.
 
-    def __init__(self, agent: Agent, action_space: spaces.Space[Any], config: TrainConfig, epoch: int) -> None:
+    It can be pickled and copied, so that a pool of processes may act with it. `skipped` names newer checkpoints that
+    were damaged and passed over.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        action_space: spaces.Space[Any],
+        config: TrainConfig,
+        epoch: int,
+        *,
+        features_version: str | None = None,
+        skipped: list[str] | None = None,
+    ) -> None:
         self.agent, self.action_space, self.config, self.epoch = agent, action_space, config, epoch
+        self.features_version, self.skipped = features_version, skipped or []
         self.generator = torch.Generator().manual_seed(0)
 
     def __call__(self, observation: Any, *, deterministic: bool = True, batched: bool = False) -> Any:
         """The action for an observation of the space the policy was trained on."""
         layout = self.agent.features.layout
         if batched:
-            rows = [np.asarray(part) for part in layout.take_apart(observation)]
+            rows = self._batch(observation)
         else:
             rows = layout.allocate(1)
-            layout.write(observation, rows, 0)
+            try:
+                layout.write(observation, rows, 0)
+            except ShapeError as error:
+                if not self._could_be_a_batch(observation):
+                    raise
+                raise ShapeError(
+                    f"{error.message}. This looks like many observations: call policy(observations, batched=True)"
+                ) from None
+        try:
+            layout.check_finite(rows, "a policy answers finite numbers only:")
+        except NotFinite as error:
+            raise NotFinite(error.message, env=error.row if batched else None) from None  # type: ignore[attr-defined]
         actions = self.act(rows, deterministic)
         return actions if batched else _single(actions[0], self.action_space)
 
@@ -50,23 +78,82 @@ class DeployedPolicy:
         noise = kind.noise((len(params),), self.generator)
         return kind.to_env(kind.sample(params, noise).numpy())
 
+    def check_features(self, version: str | None) -> None:
+        """Refuse an environment whose observations mean other things than those the policy was trained on."""
+        if self.features_version not in (None, version):
+            raise ValueError(
+                f"the policy was trained on features {self.features_version}, this environment gives {version}: the "
+                "same numbers would mean other things. Use the version of shoal that trained it, or train anew"
+            )
+
+    def _batch(self, observations: Any) -> list[Array]:
+        """Many observations as leaf arrays `[B, *shape]`, checked."""
+        layout = self.agent.features.layout
+        parts = layout.take_apart(observations)
+        size = np.shape(parts[0])[:1]
+        names = ["/".join(map(str, path)) for path, _, _ in layout.leaves]
+        return [
+            conform(part, f"the observations {name}".strip(), (*(size or (1,)), *shape), dtype)
+            for part, name, (_, shape, dtype) in zip(parts, names, layout.leaves, strict=True)
+        ]
+
+    def _could_be_a_batch(self, observation: Any) -> bool:
+        layout = self.agent.features.layout
+        pairs = zip(layout.take_apart(observation), layout.leaves, strict=True)
+        return all(np.shape(part)[1:] == shape and np.ndim(part) == len(shape) + 1 for part, (_, shape, _) in pairs)
+
 
 def load_policy(
     run: str | Path, *, epoch: int | None = None, network: nn.Module | None = None, runs_dir: str | Path = "runs"
 ) -> DeployedPolicy:
-    """The newest policy of a run, or that of an epoch kept. A network of your own is given as `network`."""
+    """The newest policy of a run, or that of an epoch kept. A network of your own is given as `network`.
+
+    Warns where a newer checkpoint is damaged and an older one is used.
+    """
     folder = Run.open(run, Path(runs_dir))
     config: TrainConfig = from_dict(folder.config).replace(device="cpu")
     kept = folder.checkpoints
     found = checkpoint.load_latest(kept) if epoch is None else checkpoint.load(kept, epoch)
-    observation_space, action_space = (space_from_data(data) for data in found.meta["spaces"])
-    agent = Agent(observation_space, action_space, config.ppo, network=network, own_network=found.meta.get("network"))
-    part = {name.split(".", 1)[0]: {} for name in found.tensors}  # type: dict[str, dict[str, Array]]
-    for name, value in found.tensors.items():
-        part[name.split(".", 1)[0]][name.split(".", 1)[-1]] = value
-    load_weights(agent.network, part["network"])
-    agent.set_moments_state(part.get("moments", {}))
-    return DeployedPolicy(agent, action_space, config, found.epoch)
+    for reason in found.skipped:
+        warnings.warn(f"the policy of epoch {found.epoch} is used: damaged checkpoint {reason}", stacklevel=2)
+    try:
+        observation_space, action_space, own_network, version = _described(found)
+        part = {name.split(".", 1)[0]: {} for name in found.tensors}  # type: dict[str, dict[str, Array]]
+        for name, value in found.tensors.items():
+            part[name.split(".", 1)[0]][name.split(".", 1)[-1]] = value
+        if network is None and own_network is not None:
+            agent = Agent(observation_space, action_space, config.ppo, own_network=own_network)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
+        raise CheckpointError(
+            f"{found.path} is whole, but does not describe a policy as shoal writes it: {type(error).__name__}: {error}"
+        ) from error
+    if network is not None or own_network is None:
+        agent = Agent(observation_space, action_space, config.ppo, network=network)
+    try:
+        load_weights(agent.network, part.get("network", {}))
+        agent.set_moments_state(part.get("moments", {}))
+    except CheckpointError as error:
+        raise CheckpointError(f"{found.path}: {error}") from None
+    return DeployedPolicy(
+        agent, action_space, config, found.epoch, features_version=version, skipped=list(found.skipped)
+    )
+
+
+def _described(
+    found: Checkpoint,
+) -> tuple[spaces.Space[Any], spaces.Space[Any], tuple[str, dict[str, Any]] | None, str | None]:
+    """What a checkpoint says of its policy: both spaces, the network, the version of its features."""
+    meta = found.meta
+    observation_space, action_space = (space_from_data(data) for data in meta["spaces"])
+    network, version = meta.get("network"), meta.get("features")
+    if network is not None:
+        name, options = network
+        if not isinstance(name, str) or not isinstance(options, dict):
+            raise TypeError(f"expected the network as [name, options], got {network!r:.80}")
+        network = name, options
+    if version is not None and not isinstance(version, str):
+        raise TypeError(f"expected the features' version as text, got {version!r:.80}")
+    return observation_space, action_space, network, version
 
 
 def _single(action: Any, space: spaces.Space[Any]) -> Any:

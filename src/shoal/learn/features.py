@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor
-from torch.nn import functional
 
 from shoal.vector.errors import Unsupported
 from shoal.vector.layout import Array, Layout
@@ -29,43 +28,54 @@ class Features:
         self.mask_leaf: int | None = None
         self._parts: list[tuple[int, str, Any]] = []  # (leaf, how, detail)
         self.size = 0
+        self.wide = False  # whether some number has more digits than a float32
         for leaf, (path, shape, dtype) in enumerate(self.layout.leaves):
             if path == (MASK_KEY,):
                 self.mask_leaf = leaf
                 continue
             part = _find(space, path)
             if isinstance(part, spaces.Discrete):
-                self._parts.append((leaf, "one-hot", ([int(part.start)], [int(part.n)])))
-                self.size += int(part.n)
+                self._one_hot(leaf, path, [int(part.start)], [int(part.n)])
             elif isinstance(part, spaces.MultiDiscrete):
-                counts = [int(n) for n in part.nvec.ravel()]
-                self._parts.append((leaf, "one-hot", ([int(n) for n in part.start.ravel()], counts)))
-                self.size += sum(counts)
+                self._one_hot(leaf, path, part.start.ravel().tolist(), part.nvec.ravel().tolist())
             else:
                 scale = 1 / 255 if dtype == np.uint8 and float(np.max(part.high)) == 255 else 1.0  # type: ignore[attr-defined]
                 self._parts.append((leaf, "number", scale))
                 self.size += int(np.prod(shape))
+                self.wide |= (dtype.kind == "f" and dtype.itemsize > 4) or (dtype.kind in "iu" and dtype.itemsize >= 4)
         if self.size == 0:
             raise Unsupported(f"expected an observation with something to see beside {MASK_KEY!r}, got {space}")
         only = self._parts[0]
         self._plain = len(self._parts) == 1 and only[1:] == ("number", 1.0)
 
-    def encode(self, leaves: Sequence[Tensor]) -> Tensor:
-        """Leaf tensors `[B, *shape]` to features float32 `[B, size]`."""
+    def _one_hot(self, leaf: int, path: tuple[Any, ...], starts: list[int], counts: list[int]) -> None:
+        first = np.cumsum([0, *counts[:-1]])  # column at which each component begins
+        low, most = torch.tensor(starts), torch.tensor(counts)
+        name = "the observation" + (f" part {'/'.join(map(str, path))}" if path else "")
+        self._parts.append((leaf, "one-hot", (low, most, torch.from_numpy(first), sum(counts), name)))
+        self.size += sum(counts)
+
+    def encode(self, leaves: Sequence[Tensor], dtype: torch.dtype = torch.float32) -> Tensor:
+        """Leaf tensors `[B, *shape]` to features `[B, size]`, float32 unless a caller needs more digits."""
         if self._plain:
-            return _rows(leaves[self._parts[0][0]]).float()
+            return _rows(leaves[self._parts[0][0]]).to(dtype)
         columns = []
         for leaf, how, detail in self._parts:
             value = leaves[leaf]
             if how == "number":
-                value = _rows(value).float()
-                columns.append(value if detail == 1.0 else value * detail)
+                value = _rows(value).to(dtype)
+                columns.append(value if detail == 1.0 else value.mul_(detail))  # bytes: the numbers are a copy
             else:
-                starts, counts = detail
-                value = _rows(value).long()
-                for i, (start, count) in enumerate(zip(starts, counts, strict=True)):
-                    columns.append(functional.one_hot(value[:, i] - start, count).float())
-        return torch.cat(columns, 1)
+                low, most, first, size, name = detail
+                value = _rows(value).long() - low
+                if ((value < 0) | (value >= most)).any():
+                    row, part = (int(i) for i in ((value < 0) | (value >= most)).nonzero()[0])
+                    raise ValueError(
+                        f"expected {name} in {int(low[part])} to {int(low[part] + most[part]) - 1}, got "
+                        f"{int(value[row, part] + low[part])} in row {row}"
+                    )
+                columns.append(torch.zeros((len(value), size), dtype=dtype).scatter_(1, value + first, 1.0))
+        return columns[0] if len(columns) == 1 else torch.cat(columns, 1)
 
     def masks(self, leaves: Sequence[Tensor]) -> Tensor | None:
         """Boolean action masks `[B, n]`, or None where the environment gives none."""

@@ -15,9 +15,13 @@ _MOST = 2**18  # multiply-adds of a layer; above it OpenBLAS would wake threads,
 
 def acting_policy(network: nn.Module) -> Callable[[Tensor], Tensor]:
     """`network.policy`, or a leaner way to the same numbers (but for rounding) where the network is the built-in one
-    on the CPU. Valid until a layer is replaced or moved; an update in place is seen."""
+    on the CPU. Valid until a layer is replaced or moved; an update in place is seen.
+
+    The way depends on the rows at hand: half a batch (`--slices double`) may act by NumPy where the whole one acts by
+    torch, and the last bits then differ from lockstep.
+    """
     policy: Callable[[Tensor], Tensor] = network.policy  # type: ignore[assignment]
-    if type(network) is not ActorCritic or not network.trunk.by_hand or not network.is_plain():
+    if type(network) is not ActorCritic or not network.is_plain():
         return policy
     layers = [*network.trunk.linears, network.policy_head]
     if any(layer.weight.device.type != "cpu" or layer.weight.dtype != torch.float32 for layer in layers):

@@ -15,7 +15,7 @@ from gymnasium.vector import VectorEnv
 from torch import nn
 
 from shoal.config import TrainConfig
-from shoal.learn.agent import Agent, OwnNetwork, check_device
+from shoal.learn.agent import Agent, check_device
 from shoal.learn.gae import gae, next_values
 from shoal.learn.normalise import RewardScale
 from shoal.learn.ppo import PPO, Batch
@@ -23,6 +23,7 @@ from shoal.learn.rollout import Collector, EpisodeTracker, Rollout
 from shoal.learn.weights import load_weights, weights_of
 from shoal.vector.errors import NotFinite
 from shoal.vector.layout import Array
+from shoal.vector.protocols import parts_of
 from shoal.vector.seeding import Stream, sequence
 from shoal.vector.space_data import space_from_data, space_to_data
 from shoal.vector.stepping import Stepper
@@ -41,7 +42,7 @@ class Learner:
     ) -> None:
         check_device(config.ppo.device)
         ppo = config.ppo.for_actions(isinstance(env.single_action_space, spaces.Box))
-        self.config, self.env = dataclasses.replace(config, ppo=ppo), env
+        self.config, self.env, self.parts = dataclasses.replace(config, ppo=ppo), env, parts_of(env)
         seed = config.run.seed
         self.agent = Agent(
             env.single_observation_space,
@@ -49,7 +50,7 @@ class Learner:
             ppo,
             init_seed=_word(seed, Stream.INIT),
             network=network,
-            own_network=self._own_network(),
+            own_network=self.parts.policy_network,
         )
         self.ppo = PPO(self.agent.network, self.agent.kind, ppo)
         self.noise = torch.Generator().manual_seed(_word(seed, Stream.ACT))
@@ -69,6 +70,8 @@ class Learner:
         self.tracker = EpisodeTracker(env.num_envs)
         self.reward_scale = RewardScale(env.num_envs, ppo.gamma) if ppo.normalise_rewards else None
         self.epoch = self.steps = self.episodes_in_epoch = 0
+        self._features: torch.Tensor | None = None  # of a rollout's valid rows [T * N, F]
+        self._scale_is_new = False  # the statistics have taken in this rollout, the first, before its update
         self.collect_s = 0.0
         self.elapsed_s = 0.0
 
@@ -91,15 +94,19 @@ class Learner:
     def estimate(self, rollout: Rollout) -> Batch | None:
         """Values, advantages and log-probabilities, in batched calls; only valid rows remain.
 
-        None while the rollout is not complete (`update_interval` above 1).
+        None while the rollout is not complete (`update_interval` above 1). A batch holds until the next one is made.
         """
         if self.epoch % self.config.ppo.update_interval:
             return None
         self._check_finite(rollout)
         agent, steps, num_envs = self.agent, rollout.steps, rollout.num_envs
+        self._scale_is_new = agent.moments is not None and agent.moments.count == 0
+        if self._scale_is_new:
+            self._learn_scale(rollout)
         flat = [tensor.flatten(0, 1) for tensor in rollout.tensors]  # per leaf [(T + 1) N, *shape]
-        features = agent.encode(flat)
-        values = agent.values(features).reshape(steps + 1, num_envs)
+        valid = rollout.valid.ravel()
+        features, values = self._encode_and_value(flat, valid)
+        values = values.reshape(steps + 1, num_envs)
         rewards = rollout.rewards
         if self.reward_scale is not None:
             rewards = self.reward_scale.scale(rewards, rollout.ended, rollout.valid)
@@ -107,7 +114,7 @@ class Learner:
         advantages, targets = gae(
             rewards, values[:-1], after, rollout.ended, self.config.ppo.gamma, self.config.ppo.gae_lambda
         )
-        device, rows = agent.device, torch.from_numpy(np.flatnonzero(rollout.valid.ravel()))
+        device, rows = agent.device, torch.from_numpy(np.flatnonzero(valid))
         masks = agent.features.masks(flat)
         actions = rollout.actions.flatten(0, 1)[rows].to(device)
         params = rollout.params.flatten(0, 1)[rows].to(device)
@@ -116,7 +123,7 @@ class Learner:
             return torch.from_numpy(array.ravel())[rows].to(device)
 
         return Batch(
-            features=features[rows.to(features.device)],
+            features=features,
             masks=None if masks is None else masks[rows].to(device),
             actions=actions,
             log_probs=agent.kind.log_prob(params, actions),
@@ -125,8 +132,27 @@ class Learner:
             values=pick(values[:-1]),
         )
 
+    def _encode_and_value(self, leaves: list[torch.Tensor], valid: Array) -> tuple[torch.Tensor, Array]:
+        """Features of the valid rows `[B, F]`, and values of all rows, the last observations' included: part by part,
+        so that features are held once, in memory that every rollout uses again."""
+        agent, rows = self.agent, len(leaves[0])
+        if self._features is None:
+            self._features = torch.empty((len(valid), agent.features.size), device=agent.device)
+        features = self._features[: int(valid.sum())]
+        values, at = np.empty(rows, np.float32), 0
+        for part in agent.chunks(rows):
+            encoded = agent.encode([leaf[part] for leaf in leaves])
+            values[part] = agent.values(encoded)
+            here = valid[part]  # shorter than the part where the last observations begin: nobody acted from them yet
+            picked = encoded[: len(here)] if here.all() else encoded[torch.from_numpy(np.flatnonzero(here))]
+            features[at : at + len(picked)] = picked
+            at += len(picked)
+        return features, values
+
     def update(self, batch: Batch | None, progress: float) -> dict[str, float]:
-        """Learn from a batch; only afterwards do the observation statistics take it in."""
+        """Learn from a batch; only afterwards do the observation statistics take it in: the update must see what acting
+        saw. A run's first rollout is the exception. It was played without statistics, so that raw numbers cut off at 10
+        would be learnt from; it is valued and learnt from as scaled by its own."""
         if batch is None:
             return {}
         metrics: dict[str, float] = {"guard/empty_batches": 1}
@@ -136,15 +162,16 @@ class Learner:
                 torch.manual_seed(_word(self.config.run.seed, Stream.SHUFFLE, self.epoch))
                 metrics = self.ppo.update(batch, progress, self.shuffle)
             metrics["time/update_s"] = time.perf_counter() - start
-        if self.agent.moments is not None:
-            rollout = self.collector.rollout
-            leaves = [tensor[:-1].flatten(0, 1) for tensor in rollout.tensors]
-            self.agent.learn_scale(self.agent.features.encode(leaves).numpy()[rollout.valid.ravel()])
-        if hasattr(self.env, "after_rollout"):
-            metrics |= self.env.after_rollout(progress)
+        if not self._scale_is_new:
+            self._learn_scale(self.collector.rollout)
+        metrics |= self.parts.after_rollout(progress)
         self.collector.carry_over()
         self.mark()
         return metrics
+
+    def _learn_scale(self, rollout: Rollout) -> None:
+        leaves = [tensor[:-1].flatten(0, 1) for tensor in rollout.tensors]
+        self.agent.learn_scale(leaves, rollout.valid.ravel())
 
     def progress_row(self) -> dict[str, Any]:
         """Where the run is, under the names of docs/metrics.md."""
@@ -177,7 +204,7 @@ class Learner:
             row, env = (int(i) for i in np.argwhere(~fine)[0])
             text = f"in step {row} of the rollout, the reward is no finite float32: {rollout.rewards[row, env]}"
             raise NotFinite(text, env=env)
-        if hasattr(self.env, "final_obs"):
+        if self.parts.checks_finite:
             return
         try:
             rows = [array.reshape(-1, *array.shape[2:]) for array in rollout.observations]
@@ -199,10 +226,8 @@ class Learner:
         """Remember where this epoch begins: a checkpoint is always of a beginning, even one written in the middle."""
         self.marked = {"noise": self.noise.get_state().numpy().copy(), **_prefixed("tracker", self.tracker.state())}
         self.marked_epoch, self.marked_steps, self.marked_episodes = self.epoch, self.steps, self.tracker.completed
-        if hasattr(self.env, "mark"):
-            self.env.mark()
-        elif hasattr(self.env, "get_state"):
-            self.marked |= _prefixed("env", self.env.get_state())
+        if self.parts.resumable:
+            self.parts.mark()
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """All that decides how the run goes on, as of the last mark: arrays, and the rest as plain data."""
@@ -216,8 +241,8 @@ class Learner:
         }
         if self.reward_scale is not None:
             tensors |= _prefixed("rewards", self.reward_scale.state())
-        if hasattr(self.env, "marked_state"):
-            tensors |= _prefixed("env", self.env.marked_state())
+        if self.parts.resumable:
+            tensors |= _prefixed("env", self.parts.marked_state())
         meta = {
             "epoch": self.marked_epoch,
             "steps": self.marked_steps,
@@ -225,19 +250,11 @@ class Learner:
             "skipped_in_a_row": self.ppo.skipped_in_a_row,
             "restored_in_a_row": self.ppo.restored_in_a_row,
             "spaces": self._spaces(),
-            "features": self._features_version(),
-            "network": self._own_network(),
+            "features": self.parts.features_version,
+            "network": self.parts.policy_network,
             "elapsed_s": self.elapsed_s,
         }
         return tensors, meta
-
-    def _features_version(self) -> str | None:
-        """The version that an environment gives its observation features, where it has one (docs/cage2.md)."""
-        return getattr(getattr(self.env, "env", None), "features", None)
-
-    def _own_network(self) -> OwnNetwork | None:
-        """Who makes the network, for an environment that brings one of its own."""
-        return getattr(self.env, "policy_network", None)
 
     def _spaces(self) -> list[dict[str, Any]]:
         return [space_to_data(self.env.single_observation_space), space_to_data(self.env.single_action_space)]
@@ -255,10 +272,11 @@ class Learner:
                 f"{self.env.single_observation_space} and {self.env.single_action_space}. Resume with the environment "
                 "of the run"
             )
-        if meta.get("features") != self._features_version():
+        version = self.parts.features_version
+        if meta.get("features") not in (None, version):  # None: saved before its task had versions
             raise ValueError(
                 f"the checkpoint was trained on features {meta.get('features')}, this environment gives "
-                f"{self._features_version()}: the same numbers would mean other things. Train anew"
+                f"{version}: the same numbers would mean other things. Train anew"
             )
         load_weights(self.agent.network, part("network"))
         self.ppo.set_state(part("optimiser"))
@@ -274,7 +292,7 @@ class Learner:
                 f"the checkpoint is of {meta['num_envs']} environments, this run has {self.env.num_envs}. Add "
                 "--reshard to go on with fresh episodes (the run is then labelled inexact)"
             )
-        goes_on = same_size and hasattr(self.env, "set_state")  # with the unfinished episodes, that is
+        goes_on = same_size and self.parts.resumable  # with the unfinished episodes, that is
         if self.reward_scale is not None:
             self.reward_scale.set_state(part("rewards"), goes_on)
         self.tracker.set_state(part("tracker"), goes_on)
@@ -283,14 +301,15 @@ class Learner:
             if not same_size:
                 return [f"resharded from {meta['num_envs']} to {self.env.num_envs} environments"]
             return [f"{type(self.env).__name__} cannot give its state: every environment began a new episode"]
-        env: Any = self.env
-        differing = env.set_state(part("env")) or []
-        self._forget(np.array([i for i in differing if env.block.elapsed[i] == 0], np.int64))  # began anew
-        self.collector.first([tensors[f"observations.{i}"] for i in range(len(self.collector.current()))])
-        self.mark()
+        differing = self.parts.set_state(part("env")) or []
         if not differing:
+            self.collector.first([tensors[f"observations.{i}"] for i in range(len(self.collector.current()))])
+            self.mark()
             return []
-        self.collector.first(env.block.observations)
+        observations, elapsed = self.parts.present()
+        self._forget(np.array([i for i in differing if elapsed[i] == 0], np.int64))  # began anew
+        self.collector.first(observations)
+        self.mark()
         some = ", ".join(map(str, differing[:10]))
         return [f"environments that did not come back to the observation saved (not deterministic?): {some}"]
 

@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
 
 from shoal.learn.actions import ActionKind, Gaussian, is_tall
 
@@ -76,9 +77,16 @@ class ActorCritic(nn.Module):
         return out if self.log_std is None else torch.cat([out, self.log_std.expand_as(out)], -1)
 
     def is_plain(self) -> bool:
-        """Whether all layers are as they were made."""
-        layers = (*self.trunk.linears, *self.value_trunk.linears, self.policy_head, self.value_head)
-        return all(plain(layer) for layer in layers)
+        """Whether everything in it is as it was made, so that the short ways give what the modules would give."""
+        own, log_std = self.__dict__, self.log_std
+        return (
+            self.trunk.is_plain()
+            and (self.value_trunk is self.trunk or self.value_trunk.is_plain())
+            and plain(self.policy_head)
+            and plain(self.value_head)
+            and (log_std is None or _unhooked(log_std))
+            and not ("policy" in own or "value" in own or "parameters_from" in own or "with_spread" in own)
+        )
 
     def value(self, features: Tensor) -> Tensor:
         """Value estimates `[B]`."""
@@ -87,11 +95,31 @@ class ActorCritic(nn.Module):
 
 
 def plain(layer: nn.Module) -> bool:
-    """Whether a layer is as it was made: somebody may have put another in its place, or hooks on it, or laid its
-    weights out otherwise."""
-    if type(layer) is not nn.Linear or layer.bias is None or not layer.weight.is_contiguous():
+    """Whether a layer is a Linear as it was made: somebody may have put another in its place, or hooks on it or on its
+    weights, or laid these out otherwise."""
+    if not untouched(layer, nn.Linear):
         return False
-    return not layer._forward_hooks and not layer._forward_pre_hooks
+    weight, bias = layer._parameters.get("weight"), layer._parameters.get("bias")
+    if weight is None or bias is None:  # made without a bias, or pruned
+        return False
+    return weight.is_contiguous() and _unhooked(weight) and _unhooked(bias)
+
+
+def untouched(module: nn.Module, expected: type[nn.Module]) -> bool:
+    """Whether a module is exactly of this type and nobody listens to, or changes, what passes through it."""
+    own = module.__dict__
+    return type(module) is expected and not (
+        own["_forward_hooks"]
+        or own["_forward_pre_hooks"]
+        or own["_backward_hooks"]
+        or own["_backward_pre_hooks"]
+        or "forward" in own
+        or _has_any_global_hook()  # type: ignore[no-untyped-call]
+    )
+
+
+def _unhooked(parameter: nn.Parameter) -> bool:
+    return not (parameter._backward_hooks or parameter._post_accumulate_grad_hooks)
 
 
 class Trunk(nn.Sequential):
@@ -105,17 +133,27 @@ class Trunk(nn.Sequential):
             layers += [nn.Linear(before, after), ACTIVATIONS[activation]()]
         super().__init__(*layers)
         self.activation = activation
-        # Only an activation whose derivative is a function of its output may overwrite its input.
-        self.by_hand = activation in ("tanh", "relu")
 
     @property
     def linears(self) -> list[nn.Linear]:
         """The layers without their activations."""
         return [layer for layer in self if isinstance(layer, nn.Linear)]
 
+    def is_plain(self) -> bool:
+        """Whether `outputs` gives what its modules would: Linear layers, each with the activation, and no more. Only an
+        activation whose derivative is a function of its output may overwrite its input, so SiLU is never plain."""
+        if self.activation not in ("tanh", "relu") or not untouched(self, Trunk):
+            return False
+        modules, activation = list(self._modules.values()), ACTIVATIONS[self.activation]
+        return (
+            len(modules) % 2 == 0
+            and all(plain(layer) for layer in modules[::2])
+            and all(untouched(layer, activation) for layer in modules[1::2])
+        )
+
     def forward(self, features: Tensor) -> Tensor:
         """Hidden features `[B, width]`."""
-        if self.by_hand and not torch.is_grad_enabled():
+        if not torch.is_grad_enabled() and self.is_plain():
             return self.outputs(features)[-1]
         hidden: Tensor = super().forward(features)  # type: ignore[no-untyped-call]
         return hidden

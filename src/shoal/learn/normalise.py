@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from shoal.runs.manifest import CheckpointError
 from shoal.vector.layout import Array
+
+NO_SPREAD = 1e-20  # of the mean square: what rounding leaves of equal numbers, whatever their unit
 
 
 class RunningMoments:
@@ -28,13 +31,22 @@ class RunningMoments:
 
     @property
     def scale(self) -> Array:
-        """1 / standard deviation, float32, guarded against a spread of zero."""
-        return (1.0 / np.sqrt(self.var + 1e-8)).astype(np.float32)
+        """1 / standard deviation, float64, guarded against a spread of zero."""
+        scale: Array = 1.0 / np.sqrt(self.var + 1e-8)
+        return scale
 
     def state(self) -> dict[str, Array]:
         return {"count": np.array(self.count), "mean": self.mean.copy(), "var": self.var.copy()}
 
     def set_state(self, state: dict[str, Array]) -> None:
+        shapes = {"count": (), "mean": self.mean.shape, "var": self.var.shape}
+        for name, shape in shapes.items():
+            value = state.get(name)
+            if value is None or value.shape != shape or value.dtype != np.float64:
+                got = "nothing" if value is None else f"{value.dtype}{list(value.shape)}"
+                raise CheckpointError(f"the saved statistics: expected {name} as float64{list(shape)}, got {got}")
+            if not np.isfinite(value).all() or (name != "mean" and (value < 0).any()):
+                raise CheckpointError(f"the saved statistics hold a {name} that cannot be: use an older checkpoint")
         self.count = float(state["count"])
         self.mean, self.var = state["mean"].copy(), state["var"].copy()
 
@@ -55,9 +67,11 @@ class RewardScale:
             seen[t] = self.returns
             self.returns[ended[t]] = 0.0
         self.moments.update(seen[valid])
-        if not self.moments.var > 1e-8:  # one sample, or one return always: no spread to divide by
+        mean, var = self.moments.mean, self.moments.var
+        if not var > NO_SPREAD * (var + mean**2):  # one sample, or one return always: no spread to divide by
             return rewards.astype(np.float32)
-        return (rewards * self.moments.scale).astype(np.float32)
+        scaled: Array = (rewards / np.sqrt(var)).astype(np.float32)
+        return scaled
 
     def state(self) -> dict[str, Array]:
         return {**self.moments.state(), "returns": self.returns.copy()}

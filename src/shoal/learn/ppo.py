@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from shoal.config import PPOConfig, ScheduleName, chosen
 from shoal.learn.actions import ActionKind
-from shoal.learn.backprop import begin
+from shoal.learn.backprop import way_of
 from shoal.vector.layout import Array
 
 MAX_LOG_RATIO = 20.0  # exp(20) is finite in float32 and far outside any clip range
@@ -118,6 +118,7 @@ class PPO:
         self.counts: dict[str, int] = {}
         self.skipped = self.stopped = 0
         before = [p.detach().clone() for p in self.parameters], self.state()
+        self._begin = way_of(self.network)
         self.network.train()
         try:
             if config.policy_epochs is None and config.value_epochs is None:
@@ -155,7 +156,7 @@ class PPO:
     def _step(self, batch: Batch, rows: Tensor, policy: bool, value: bool) -> bool:
         """One gradient step on one minibatch; False when the KL limit says stop."""
         config, pick = self.config, partial(torch.index_select, dim=0, index=rows)
-        run = begin(self.network, pick(batch.features))
+        run = self._begin(self.network, pick(batch.features))
         self.optimiser.zero_grad(set_to_none=True)
         loss = torch.zeros((), device=rows.device)
         if policy:

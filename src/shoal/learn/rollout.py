@@ -14,6 +14,7 @@ from torch import Tensor
 from shoal.learn.actions import ActionKind
 from shoal.learn.features import Features, check_masks
 from shoal.vector.layout import Array
+from shoal.vector.protocols import parts_of
 from shoal.vector.stepping import Outcome, Stepper
 
 Act = Callable[[list[Tensor], Tensor], tuple[Tensor, Tensor]]  # (observation leaves, noise) -> (params, actions)
@@ -49,10 +50,13 @@ class Rollout:
 
     @staticmethod
     def bytes_needed(steps: int, num_envs: int, features: Features, kind: ActionKind) -> int:
-        """Memory that a rollout and its update take, in bytes (an estimate from above)."""
-        row = features.layout.row_bytes + 4 * kind.num_params * 2 + 8 * max(1, kind.num_noise) + 32
-        learner = 2 * 4 * features.size + 4 * kind.num_params + 40
-        return (steps + 1) * num_envs * (row + learner)
+        """Memory that a rollout takes until it is learnt from, in bytes; `sizing.update_bytes` comes on top."""
+        kept = (
+            features.layout.row_bytes + 4 * kind.num_params + 8 * max(1, kind.num_noise // max(1, kind.num_masks)) + 8
+        )
+        noise = 4 * kind.num_noise  # of a whole rollout at once, while it is collected
+        learnt = 4 * features.size + 4 * kind.num_params * 3 + 8 * max(1, kind.num_noise // max(1, kind.num_masks)) + 60
+        return (steps + 1) * num_envs * (kept + max(noise, learnt))
 
 
 class Collector:
@@ -77,7 +81,7 @@ class Collector:
         space = env.single_action_space
         shape = (kind.num_noise,) if kind.num_masks == 0 else tuple(space.shape or ())
         self.rollout = Rollout(steps * segments, stepper, kind, shape)
-        self.slices: list[slice] = getattr(env, "slices", [slice(0, env.num_envs)])
+        self.slices = list(parts_of(env).slices) or [slice(0, env.num_envs)]
         self._episode_row = np.zeros(env.num_envs, np.int64)  # rollout row at which each present episode began
         self._at_end = np.zeros(env.num_envs, np.bool_)  # a final observation: the next step only resets
 
@@ -121,13 +125,12 @@ class Collector:
         env: Any = self.stepper.env
         clock = [first] * len(self.slices)  # next row of each slice
         last = first + self.segment_steps
-        by_readiness = getattr(env, "by_readiness", False)
         queue = deque(range(len(self.slices)))
         for part in queue:
             env.send(part, self._choose(first, self.slices[part], noise[0, self.slices[part]]))
         while queue:
             self._stop_if_asked()
-            part = env.ready(list(queue))[0] if by_readiness else queue[0]
+            part = env.ready(list(queue))[0] if env.by_readiness else queue[0]
             queue.remove(part)
             t, rows = clock[part], self.slices[part]
             out = self.features.layout.assemble([array[t + 1, rows] for array in self.rollout.observations])
@@ -174,14 +177,27 @@ class Collector:
 
 
 class EpisodeTracker:
-    """Returns and lengths of episodes, whichever rollout they began in."""
+    """Returns and lengths of episodes, whichever rollout they began in.
+
+    Of environments that began together, the first episodes to end are the shortest: until every environment has ended
+    some, the last 100 are not what the policy does. `even_mean` takes the same number from each.
+    """
 
     def __init__(self, num_envs: int, window: int = 100) -> None:
         self.returns = np.zeros(num_envs, np.float64)  # of the unfinished episodes
         self.lengths = np.zeros(num_envs, np.int64)
         self.recent_returns: deque[float] = deque(maxlen=window)
         self.recent_lengths: deque[int] = deque(maxlen=window)
+        # The last returns of each environment, a ring each [N, k], and how many it has ended since all began together.
+        self.last_returns = np.zeros((num_envs, -(-window // num_envs)), np.float64)
+        self.ended = np.zeros(num_envs, np.int64)
         self.completed = self.broken = 0
+
+    @property
+    def even_mean(self) -> float | None:
+        """Mean return of the last episodes, an equal number of every environment, 100 or more in all; None until there
+        are as many of each."""
+        return None if self.ended.min() < self.last_returns.shape[1] else float(self.last_returns.mean())
 
     def observe(self, rollout: Rollout, first: int, last: int) -> int:
         """Take in rows first..last; returns the number of episodes that ended in them."""
@@ -201,6 +217,8 @@ class EpisodeTracker:
                 continue
             self.recent_returns.append(float(total))
             self.recent_lengths.append(int(length))
+            self.last_returns[env, self.ended[env] % self.last_returns.shape[1]] = total
+            self.ended[env] += 1
             ended += 1
         self.returns += sums[-1] - sum_before
         self.lengths += counts[-1] - count_before
@@ -213,6 +231,8 @@ class EpisodeTracker:
             "lengths": self.lengths.copy(),
             "recent_returns": np.array(self.recent_returns, np.float64),
             "recent_lengths": np.array(self.recent_lengths, np.int64),
+            "last_returns": self.last_returns.copy(),
+            "ended": self.ended.copy(),
             "counts": np.array([self.completed, self.broken], np.int64),
         }
 
@@ -224,6 +244,8 @@ class EpisodeTracker:
     def set_state(self, state: dict[str, Array], same_envs: bool = True) -> None:
         if same_envs:
             self.returns, self.lengths = state["returns"].copy(), state["lengths"].copy()
+            if "ended" in state:  # older checkpoints have none: they are gathered anew
+                self.last_returns, self.ended = state["last_returns"].copy(), state["ended"].copy()
         self.recent_returns.clear()
         self.recent_lengths.clear()
         self.recent_returns.extend(state["recent_returns"].tolist())

@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import VectorEnv
 
 from shoal.config import PPOConfig, TrainConfig, chosen
 from shoal.learn.actions import action_kind
-from shoal.learn.features import Features
+from shoal.learn.agent import chunk_rows
+from shoal.learn.features import MASK_KEY, Features
 from shoal.learn.rollout import Rollout
 from shoal.vector.launch import usable_cores
+from shoal.vector.layout import Layout
+from shoal.vector.protocols import parts_of
 
 _OVERHEAD_S = 250e-6  # of one batch step beside the environments: acting and handing over
+_PICTURE = 1000  # numbers of an observation with height and width: fewer are a board or a table
 _MOST_ENVS = 4096
 _BUSY_SHARE = 0.9  # "saturated": so much of the time goes into the environments
 
 
-def choose_threads(config: PPOConfig) -> int:
+def choose_threads(config: PPOConfig, num_features: int = 0) -> int:
     """Learner threads: a minibatch of small layers is slower on two threads than on one.
 
     Measured on a 2-core VM: 64-64 networks gain from a second thread from about 4,000 rows per minibatch.
     """
     if config.torch_threads is not None:
         return config.torch_threads
-    work = chosen(config.minibatch_size) * sum(
-        a * b for a, b in zip(config.hidden[:-1], config.hidden[1:], strict=True)
-    )
+    widths = [num_features, *config.hidden]
+    work = chosen(config.minibatch_size) * sum(a * b for a, b in itertools.pairwise(widths))
     return usable_cores() if work >= 4000 * 64 * 64 else 1
 
 
@@ -55,7 +64,28 @@ def rollout_bytes(config: TrainConfig, num_envs: int, observation_space: object,
     """Estimate of a rollout's memory, its update included."""
     features, kind = Features(observation_space), action_kind(action_space)  # type: ignore[arg-type]
     steps = config.ppo.rollout_steps * config.ppo.update_interval
-    return Rollout.bytes_needed(steps, num_envs, features, kind)
+    rollout = Rollout.bytes_needed(steps, num_envs, features, kind)
+    return rollout + update_bytes(config.ppo, (steps + 1) * num_envs, features.size, kind.num_params, features.wide)
+
+
+def most_envs(config: TrainConfig, observation_space: object, action_space: object) -> int:
+    """Environments whose rollout fits into the memory allowed: what an update takes is the same for any number."""
+    one, two = (rollout_bytes(config, 10**6 + more, observation_space, action_space) for more in (0, 1))
+    fixed = two - 10**6 * (two - one)
+    return max((budget_bytes(config) - fixed) // (two - one) + 1, 0)
+
+
+def update_bytes(config: PPOConfig, rows: int, num_features: int, num_params: int, wide: bool) -> int:
+    """What encoding, a minibatch and the built-in network take beside the rollout, in bytes."""
+    widths, trunks = [num_features, *config.hidden], 1 if config.network == "shared" else 2
+    weights = trunks * sum(a * b + b for a, b in itertools.pairwise(widths)) + widths[-1] * (num_params + 1)
+    copies = 10  # weights, gradients (and flattened), Adam's two moments; all but gradients kept, to undo an update
+    per_row = num_features * (5 + 3 * wide if config.normalise_observations else 2)
+    chunk = min(rows, chunk_rows(num_features)) * (per_row + sum(config.hidden))
+    minibatch = min(rows, chosen(config.minibatch_size)) * (
+        num_features + 2 * trunks * sum(config.hidden) + 8 * num_params
+    )
+    return 4 * (copies * weights + max(chunk, minibatch))
 
 
 def check_memory(config: TrainConfig, observation_space: object, action_space: object) -> str:
@@ -65,13 +95,30 @@ def check_memory(config: TrainConfig, observation_space: object, action_space: o
     needed = rollout_bytes(config, num_envs, observation_space, action_space)
     allowed = budget_bytes(config)
     if needed > allowed:
-        one = rollout_bytes(config, 1, observation_space, action_space)
+        fits = most_envs(config, observation_space, action_space)
         raise ValueError(
             f"{num_envs:,} environments x {config.ppo.rollout_steps} steps need about {needed / 2**30:.2f} GB of "
             f"memory, {allowed / 2**30:.2f} GB are allowed (half of what is free, or --memory-budget-gb). At most "
-            f"{allowed // one:,} environments would fit; or take fewer --rollout-steps"
+            f"{fits:,} environments would fit; or take fewer --rollout-steps"
         )
     return f"memory of a rollout about {needed / 2**20:,.1f} MB"
+
+
+def picture_warning(env: VectorEnv[Any, Any, Any], network: object | None) -> list[str]:
+    """A line for the header where the built-in perceptron would be given pictures."""
+    if network is not None or parts_of(env).policy_network is not None:
+        return []
+    for path, shape, dtype in Layout(env.single_observation_space).leaves:
+        size, picture = math.prod(shape), len(shape) >= 3 or (len(shape) == 2 and dtype == np.uint8)
+        if picture and size >= _PICTURE and path != (MASK_KEY,):
+            name = "the observation" + (f" part {'/'.join(map(str, path))}" if path else "")
+            return [
+                f"WARNING: {name} looks like a picture ({' x '.join(map(str, shape))} = {size:,} numbers), and the "
+                "built-in network is a perceptron that sees it as one flat row: it learns slowly or nothing. Give a "
+                "convolutional network, shoal.train(..., network=...) (examples/own_network.py), and make the picture "
+                "small (gymnasium.wrappers.ResizeObservation, GrayscaleObservation)"
+            ]
+    return []
 
 
 def choose_num_envs(
@@ -83,7 +130,7 @@ def choose_num_envs(
     """
     cores = usable_cores()
     wanted = _OVERHEAD_S * _BUSY_SHARE / (1 - _BUSY_SHARE) * cores / step_cost_s
-    fits = budget_bytes(config) // rollout_bytes(config, 1, observation_space, action_space)
+    fits = most_envs(config, observation_space, action_space)
     number = cores
     while number < wanted and number * 2 <= min(_MOST_ENVS, fits):
         number *= 2

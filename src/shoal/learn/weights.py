@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from shoal.runs.manifest import CheckpointError
 from shoal.vector.layout import Array
 
 
@@ -17,7 +18,7 @@ def weights_of(network: nn.Module) -> dict[str, Array]:
 
 
 def load_weights(network: nn.Module, arrays: dict[str, Any]) -> None:
-    """The inverse of `weights_of`; names and shapes must agree."""
+    """The inverse of `weights_of`; names and shapes must agree, and weights must be finite."""
     own = network.state_dict()
     for name in sorted(set(own) | set(arrays)):
         expected = tuple(own[name].shape) if name in own else "nothing"
@@ -27,4 +28,7 @@ def load_weights(network: nn.Module, arrays: dict[str, Any]) -> None:
                 f"the saved weights do not fit this network: expected {name} of shape {expected}, got {got}. "
                 "Use the observation and action spaces and the network options of the run that saved them"
             )
+    for name, parameter in network.named_parameters():  # a buffer may hold infinities, such as a mask of attention
+        if parameter.is_floating_point() and not np.isfinite(arrays[name]).all():
+            raise CheckpointError(f"the saved weights {name} are not all finite: use an older checkpoint")
     network.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in arrays.items()})

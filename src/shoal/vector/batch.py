@@ -15,7 +15,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from shoal.vector.block import Block
@@ -24,6 +24,7 @@ from shoal.vector.errors import EnvFault, too_many_restarts
 from shoal.vector.history import History
 from shoal.vector.layout import Array
 from shoal.vector.merge import add_info
+from shoal.vector.protocols import TrainingEnv
 from shoal.vector.seeding import Stream
 
 Step = tuple[Any, Array, Array, Array, dict[str, Any]]
@@ -32,8 +33,10 @@ POLICIES = ("fail", "restart")
 _WORTH_AIMING = 1 << 17  # bytes of a batch's observations: less is copied sooner than aimed at
 
 
-class BatchVectorEnv(VectorEnv[Any, Any, Any]):
+class BatchVectorEnv(TrainingEnv):
     """Environments over a `Block`. A backend says how a slice is reset, sent to and received from."""
+
+    writes_out = checks_finite = True
 
     def __init__(
         self,
@@ -361,6 +364,10 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
                 part = next(part for part, rows in enumerate(self.slices) if rows.start <= index < rows.stop)
                 self._history.started[index] = len(self._history.steps[part])
         return inexact
+
+    def present(self) -> tuple[list[Array], Array]:
+        """Where the environments are now."""
+        return self.block.observations, self.block.elapsed
 
     def _check_at_rest(self, what: str) -> None:
         if any(self._in_flight):

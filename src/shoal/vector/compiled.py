@@ -21,6 +21,7 @@ from shoal.vector.build import Kernels, build
 from shoal.vector.environment import CompiledEnv, layout
 from shoal.vector.errors import DtypeError, EnvRaised, NotFinite, ShapeError
 from shoal.vector.infos import FinalInfos
+from shoal.vector.protocols import TrainingEnv
 from shoal.vector.seeding import Stream, env_keys
 from shoal.vector.team import Team
 from shoal.vector.threads import worthwhile
@@ -31,7 +32,7 @@ _INT8, _BOOL, _FLOAT32 = np.dtype(np.int8), np.dtype(np.bool_), np.dtype(np.floa
 _TRIAL_STEPS = 9  # threads="auto" decides by the median of so many
 
 
-class CompiledVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
+class CompiledVectorEnv(TrainingEnv):
     """N copies of a `CompiledEnv`, stepped together; a finished one begins its next episode in the same step.
 
     >>> from shoal.tasks.cartpole import CartPole
@@ -47,6 +48,7 @@ class CompiledVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012
+    writes_out = checks_finite = True
 
     def __init__(
         self,
@@ -61,6 +63,7 @@ class CompiledVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         if threads != "auto" and (not isinstance(threads, int) or threads < 1):
             raise ValueError(f'threads: expected a positive integer or "auto", got {threads!r}')
         self.env = env() if isinstance(env, type) else env
+        self.features_version = self.env.features
         self.num_envs = num_envs
         self.stream = stream
         self.metadata = dict(type(self).metadata)

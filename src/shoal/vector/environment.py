@@ -48,6 +48,7 @@ class CompiledEnv:
     observation_space: gym.Space[Any]
     action_space: gym.Space[Any]
     max_episode_steps: int | None = None
+    features: str | None = None  # a version of what the observations mean; checkpoints of another are refused
     check_finite: bool = True  # NaN or infinity in a reward or observation raises NotFinite
 
     # Any, so that a subclass may declare its own arguments (see `params`).

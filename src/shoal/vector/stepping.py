@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
+from gymnasium.vector import AutoresetMode, VectorEnv
 
 from shoal.vector.errors import ShapeError
 from shoal.vector.layout import Array, Layout
+from shoal.vector.protocols import parts_of
 
 
 @dataclass
@@ -40,13 +41,13 @@ class Stepper:
         self.layout = Layout(env.single_observation_space)
         self.mode = autoreset_mode(env)
         # A shoal backend writes into `out` and has dense final observations; inside a wrapper it must not be bypassed.
-        self._own: Any = env if hasattr(env, "final_obs") and not isinstance(env, VectorWrapper) else None
+        self._own: Any = env if parts_of(env).writes_out else None
         self._resetting = np.zeros(env.num_envs, np.bool_)
 
     def allocate(self, rows: int) -> list[Array]:
         """Arrays for so many rows of observations, per leaf [rows, N, *shape]: where environments can write into the
         caller's rows themselves, theirs."""
-        shared = self._own.allocate(rows) if hasattr(self._own, "allocate") else None
+        shared = None if self._own is None else self._own.allocate(rows)
         return self.layout.allocate(rows, self.env.num_envs) if shared is None else shared
 
     def reset(self, seed: int, out: Sequence[Array]) -> None:

@@ -21,13 +21,14 @@ from shoal.tasks.rides.bookings import Bookings
 from shoal.tasks.rides.days import histories
 from shoal.tasks.rides.flexibility import ANSWER, FlexibilityModel, epsilon_at, hard_mask, soft_bias
 from shoal.tasks.rides.lookahead import Lookahead
-from shoal.tasks.rides.observe import Menu, anticipate, make_menu, observation_space, observe
+from shoal.tasks.rides.observe import FEATURES_VERSION, Menu, anticipate, make_menu, observation_space, observe
 from shoal.tasks.rides.options import RidesOptions
 from shoal.tasks.rides.rollout import future_values
 from shoal.tasks.rides.routing.oracle import RoutingOracle
 from shoal.tasks.rides.routing.problem import NO_CHANGE, NUM_OFFERS, OFFER_MIN
 from shoal.tasks.rides.tables import Notice
 from shoal.tasks.rides.world import World, make_world
+from shoal.vector.protocols import TrainingEnv
 from shoal.vector.rng import mix
 from shoal.vector.seeding import Stream, episode_seed
 
@@ -36,7 +37,7 @@ TRAIN_EVERY_DAYS = 10  # the flexibility model learns after so many days of ever
 _EXPLORE = np.uint64(0x5851F42D4C957F2D)  # sets the draws of exploration apart from the oracle's
 
 
-class RidesVectorEnv(gym.vector.VectorEnv[Any, Any, Array]):
+class RidesVectorEnv(TrainingEnv):
     """N days of booking at once; `Dict` observations as docs/rides.md names them, 16 actions.
 
     Rows are environments. The same seed gives the same days for any number of environments or threads; the training
@@ -44,6 +45,7 @@ class RidesVectorEnv(gym.vector.VectorEnv[Any, Any, Array]):
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012
+    features_version = FEATURES_VERSION
     console_rows = (
         ("average cost (min)", "rides/cost_min", ",.1f"),
         ("improvement %", "rides/improvement", ".2f"),
@@ -89,7 +91,7 @@ class RidesVectorEnv(gym.vector.VectorEnv[Any, Any, Array]):
             own, prices = self.options.lookahead, self.options.prices
             self.lookahead = Lookahead.load(own) if own else Lookahead.shipped(prices)
         start = {name: getattr(self.options, name) for name in ("start", "start_temperature", "prices")}
-        self.policy_network = "shoal.tasks.rides.network:make_network", start
+        self.policy_network = "rides", start
         self.progress = 0.0  # of training: drives epsilon
         self.exploring = stream == Stream.TRAIN  # evaluation never ignores the mask
         self.menu: Menu  # of the current requests

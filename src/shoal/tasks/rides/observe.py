@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +47,8 @@ OFFERS = (
     *("earlier", "later", "is_change", "feasible", "saving", "p_accept", "myopic", "lookahead"),
     *("p_earlier", "p_later", "p_saving", "p_refuse", "value", "future"),
 )
+# Follows from the columns: a policy trained on others must not be used, though the shapes may be the same.
+FEATURES_VERSION = f"rides-{zlib.crc32(repr((ACCEPTED, CONTEXT, OFFERS)).encode()):08x}"
 OFFER_COLUMN = {name: index for index, name in enumerate(OFFERS)}
 _FUTURES = CONTEXT.index("futures")
 SAVING_CAP_MIN = 60.0

@@ -1,0 +1,119 @@
+"""Threads and memory: chosen by what there is to do, and said as it is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from shoal.config import PPOConfig, TrainConfig
+from shoal.learn import sizing
+
+_MEASURE = """
+import functools, threading, time
+import gymnasium as gym, numpy as np, torch
+from gymnasium import spaces
+torch.set_num_threads(1)
+from shoal.config import TrainConfig
+from shoal.learn.learner import Learner
+from shoal.learn.sizing import rollout_bytes
+from shoal.vector.serial import SerialVectorEnv
+
+class Wide(gym.Env):
+    action_space = spaces.Discrete(4)
+    def __init__(self, size):
+        self.observation_space = spaces.Box(-1, 1, (size,), np.float64)
+        self.seen = self.observation_space.sample()
+    def reset(self, *, seed=None, options=None):
+        return self.seen, {}
+    def step(self, action):
+        return self.seen, 0.0, False, False, {}
+
+def learner(size, num_envs, steps):
+    config = TrainConfig().replace(num_envs=num_envs, rollout_steps=steps, normalise_observations=True)
+    made = Learner(config, SerialVectorEnv([functools.partial(Wide, size)] * num_envs))
+    made.start()
+    return made
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+small = learner(4, 2, 8)
+small.update(small.estimate(small.collect()), 0.0)
+before, peak, done = resident(), 0, False
+
+def watch():
+    global peak
+    while not done:
+        peak = max(peak, resident())
+        time.sleep(0.002)
+
+thread = threading.Thread(target=watch)
+thread.start()
+one = learner(4000, 16, 200)
+for _ in range(2):
+    batch = one.estimate(one.collect())
+    one.update(batch, 0.0)
+done = True
+thread.join()
+expected = rollout_bytes(one.config, 16, one.env.single_observation_space, one.env.single_action_space)
+print(expected / (peak - before))
+"""
+
+
+def test_the_memory_said_is_the_memory_taken() -> None:
+    """Within a fifth, of the arrays and of what encoding and an update make besides."""
+    done = subprocess.run([sys.executable, "-c", _MEASURE], capture_output=True, text=True, check=True)
+    assert 0.8 < float(done.stdout) < 1.25
+
+
+def test_environments_that_fit_do_fit() -> None:
+    """And one more does not."""
+    config = TrainConfig().replace(num_envs=1, memory_budget_gb=0.5)
+    space, action = spaces.Box(-1, 1, (500,)), spaces.Discrete(3)
+    most = sizing.most_envs(config, space, action)
+    assert most > 10
+    assert sizing.rollout_bytes(config, most, space, action) <= sizing.budget_bytes(config)
+    assert sizing.rollout_bytes(config, most + 1, space, action) > sizing.budget_bytes(config)
+
+
+def test_threads_follow_all_layers(monkeypatch) -> None:
+    """The first layer counts, and it alone where there is but one."""
+    monkeypatch.setattr(sizing, "usable_cores", lambda: 6)
+    assert sizing.choose_threads(PPOConfig(hidden=(64, 64), minibatch_size=256), 4) == 1
+    assert sizing.choose_threads(PPOConfig(hidden=(512,), minibatch_size=65536), 64) == 6
+    assert sizing.choose_threads(PPOConfig(hidden=(64, 64), minibatch_size=256), 28_224) == 6
+    assert sizing.choose_threads(PPOConfig(torch_threads=3), 28_224) == 3
+
+
+class Seen:
+    """What the warning asks of an environment."""
+
+    def __init__(self, space: spaces.Space) -> None:
+        self.single_observation_space = space
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Box(0, 255, (96, 96, 3), np.uint8),
+        spaces.Box(0, 255, (84, 84), np.uint8),
+        spaces.Dict(camera=spaces.Box(0, 1, (3, 40, 40)), speed=spaces.Box(-1, 1, (2,))),
+    ],
+)
+def test_pictures_for_a_perceptron_are_warned_of(space: spaces.Space) -> None:
+    """With what to do; a network of the user's is left alone."""
+    (line,) = sizing.picture_warning(Seen(space), None)
+    assert "network=" in line
+    assert sizing.picture_warning(Seen(space), object()) == []
+
+
+@pytest.mark.parametrize(
+    "space", [spaces.Box(-1, 1, (4000,)), spaces.Box(0, 1, (8, 8, 3)), spaces.Box(-1, 1, (50, 50))]
+)
+def test_what_is_no_picture_is_not(space: spaces.Space) -> None:
+    """Rows of numbers, boards, matrices."""
+    assert sizing.picture_warning(Seen(space), None) == []
