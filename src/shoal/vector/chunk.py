@@ -17,7 +17,6 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from shoal.vector.block import Block
 from shoal.vector.errors import EnvFault, NotFinite, as_fault, text_of, too_many_restarts
 from shoal.vector.layout import FLOAT32_MAX, check_flag, check_info, check_scalar
-from shoal.vector.quick import quicken
 from shoal.vector.seeding import Stream, episode_seed
 
 EnvFactory = Callable[[], gym.Env[Any, Any]]
@@ -387,11 +386,8 @@ def close_all(chunks: Sequence[Chunk]) -> EnvFault | None:
 
 
 def strip(env: gym.Env[Any, Any]) -> tuple[gym.Env[Any, Any], int]:
-    """Take off the outermost wrappers whose work a chunk does itself, and what else costs time for nothing.
-
-    Returns the environment to step and its time limit (a very large number if it has none).
-    """
-    quicken(env)
+    """Take off the outermost wrappers whose work a chunk does itself: the environment to step, and its time limit (a
+    very large number if it has none)."""
     limit = 2**62
     while type(env) in _LOCAL_WRAPPERS:
         if type(env) is TimeLimit:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,8 +42,7 @@ class SerialVectorEnv(BatchVectorEnv):
             raise ValueError("expected at least one environment, got none")
         check_policy(on_fault, max_restarts, restart_window)
         first_env = first_environment(factories[0])
-        # The environment's own action space is about to be quickened: the batch has one of its own.
-        block = Block(len(factories), first_env.observation_space, copy.deepcopy(first_env.action_space))
+        block = Block(len(factories), first_env.observation_space, first_env.action_space)
         block.clear()
         super().__init__(
             block,
