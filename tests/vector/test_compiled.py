@@ -21,7 +21,7 @@ from shoal.tasks.gridworld import GridWorld
 from shoal.vector import build as building
 from shoal.vector.build import build
 from shoal.vector.compiled import CompiledEnv, CompiledVectorEnv
-from shoal.vector.errors import DtypeError, EnvRaised, NotFinite, ShapeError
+from shoal.vector.errors import EnvRaised, NotFinite, ShapeError
 from shoal.vector.link import Linker, LinkError
 from shoal.vector.seeding import Stream
 
@@ -308,7 +308,7 @@ def test_results_are_the_callers_to_keep():
     [
         (np.zeros(3, int), ShapeError, r"expected shape \(4,\), got \(3,\)"),
         (np.zeros((4, 1), int), ShapeError, r"expected shape \(4,\), got \(4, 1\)"),
-        (np.zeros(4), DtypeError, "expected int64, got float64; cast them"),
+        (np.zeros(4), ValueError, "expected actions of dtype int64, got float64; cast them"),
         (np.array([0, 1, 2, 9]), ValueError, r"environment 2: expected Discrete\(2\), got 2"),
         ([0, -1, 0, 0], ValueError, r"environment 1: expected Discrete\(2\), got -1"),
     ],

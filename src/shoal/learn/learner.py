@@ -279,6 +279,7 @@ class Learner:
             return [f"{type(self.env).__name__} cannot give its state: every environment began a new episode"]
         env: Any = self.env
         differing = env.set_state(part("env")) or []
+        self.stepper.resumed()
         self._forget(np.array([i for i in differing if env.block.elapsed[i] == 0], np.int64))  # began anew
         self.collector.first([tensors[f"observations.{i}"] for i in range(len(self.collector.current()))])
         self.mark()

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium.vector import AutoresetMode
 from torch import Tensor
 
 from shoal.learn.actions import ActionKind
@@ -79,7 +78,6 @@ class Collector:
         self.rollout = Rollout(steps * segments, stepper, kind, shape)
         self.slices: list[slice] = getattr(env, "slices", [slice(0, env.num_envs)])
         self._episode_row = np.zeros(env.num_envs, np.int64)  # rollout row at which each present episode began
-        self._at_end = np.zeros(env.num_envs, np.bool_)  # a final observation: the next step only resets
 
     def first(self, observations: list[Array]) -> None:
         """Set the observations that the next rollout starts from."""
@@ -142,7 +140,7 @@ class Collector:
         rollout = self.rollout
         if self.features.mask_leaf is not None:
             masks = rollout.observations[self.features.mask_leaf][t, rows]
-            check_masks(masks, self.kind.choices, first=rows.start, final=self._at_end[rows])
+            check_masks(masks, self.kind.choices, first=rows.start, final=self.stepper.over[rows])
         params, actions = self.act([tensor[t, rows] for tensor in rollout.tensors], noise)
         rollout.params[t, rows] = params
         rollout.actions[t, rows] = actions
@@ -162,8 +160,6 @@ class Collector:
             for env in np.flatnonzero(outcome.broken) + rows.start:
                 rollout.valid[self._episode_row[env] : t + 1, env] = False
                 rollout.broken[t, env] = True
-        if self.stepper.mode == AutoresetMode.NEXT_STEP:
-            self._at_end[rows] = outcome.terminated | outcome.truncated
         if outcome.terminated.any() or outcome.truncated.any():
             ended = np.flatnonzero(outcome.terminated | outcome.truncated) + rows.start
             self._episode_row[ended] = t + 1

@@ -93,6 +93,15 @@ def as_fault(error: BaseException, where: str, env: int, seed: int | None, step:
     return EnvRaised(f"{name} {where}: {text_of(error)}", kind=name, worker_traceback=trace, **place)
 
 
+def repeated(fault: EnvFault) -> EnvFault:
+    """What a batch says that has stopped at this fault."""
+    return type(fault)(
+        f"this batch has stopped, close it and make a new one. It stopped at: {fault.message}",
+        env=fault.env, pid=fault.pid, seed=fault.seed, step=fault.step,
+        kind=fault.kind, worker_traceback=fault.worker_traceback,
+    )  # fmt: skip
+
+
 def too_many_restarts(count: int, window: str, allowed: int, last: EnvFault) -> TooManyRestarts:
     """The end of a crash loop: says how many, and what the last fault was."""
     return TooManyRestarts(

@@ -84,7 +84,7 @@ class Layout:
                 try:
                     part = part[key]
                 except (KeyError, IndexError, TypeError) as error:
-                    raise ShapeError(f"expected {self._name(path)}, got {_describe(value)}") from error
+                    raise ShapeError(f"expected {self._name(path)}, got {describe(value)}") from error
             parts.append(part)
         return parts
 
@@ -102,7 +102,7 @@ class Layout:
             if dtype.kind != "f" or all_finite(array):
                 continue
             row = int(np.argwhere(~np.isfinite(array))[0][0])
-            error = NotFinite(f"{what} {self._name(path)} is not finite: {_describe(array[row])}")
+            error = NotFinite(f"{what} {self._name(path)} is not finite: {describe(array[row])}")
             error.row = row  # type: ignore[attr-defined]
             raise error
 
@@ -120,7 +120,7 @@ def all_finite(array: Array) -> bool:
 
 def conform(part: Any, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """The slow path of a check: convert what may be converted, refuse the rest."""
-    expected = f"expected {name} of dtype {dtype} and shape {shape}, got {_describe(part)}"
+    expected = f"expected {name} of dtype {dtype} and shape {shape}, got {describe(part)}"
     if part is None or isinstance(part, str | bytes):
         raise DtypeError(expected)
     try:
@@ -132,14 +132,14 @@ def conform(part: Any, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) 
         raise DtypeError(f"{expected}; cast it in the environment if {array.dtype} -> {dtype} is meant")
     if array.shape != shape:
         raise ShapeError(
-            f"expected {name} of shape {shape}, got shape {array.shape} ({_describe(part)}); nothing is broadcast"
+            f"expected {name} of shape {shape}, got shape {array.shape} ({describe(part)}); nothing is broadcast"
         )
     with np.errstate(over="ignore"):
         cast = array.astype(dtype)
     if dtype.kind == "f" and not np.array_equal(np.isfinite(cast), np.isfinite(array)):
-        raise DtypeError(f"{name} overflows {dtype}: {_describe(part)}")
+        raise DtypeError(f"{name} overflows {dtype}: {describe(part)}")
     if dtype.kind in "iu" and not np.array_equal(cast, array):
-        raise DtypeError(f"{name} does not fit {dtype}: {_describe(part)}")
+        raise DtypeError(f"{name} does not fit {dtype}: {describe(part)}")
     return cast
 
 
@@ -152,10 +152,10 @@ def check_scalar(value: Any, what: str) -> float:
         try:
             return float(value)
         except OverflowError:
-            raise DtypeError(f"{what} overflows float64: {_describe(value)}") from None
+            raise DtypeError(f"{what} overflows float64: {describe(value)}") from None
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        raise ShapeError(f"expected {what} as one number, got shape {value.shape} ({_describe(value)})")
-    raise DtypeError(f"expected {what} as one number, got {_describe(value)}")
+        raise ShapeError(f"expected {what} as one number, got shape {value.shape} ({describe(value)})")
+    raise DtypeError(f"expected {what} as one number, got {describe(value)}")
 
 
 def check_flag(value: Any, what: str) -> bool:
@@ -166,16 +166,17 @@ def check_flag(value: Any, what: str) -> bool:
         return bool(value)
     if isinstance(value, np.ndarray) and value.shape == () and value.dtype.kind == "b":
         return bool(value)
-    raise DtypeError(f"expected {what} as True or False, got {_describe(value)}")
+    raise DtypeError(f"expected {what} as True or False, got {describe(value)}")
 
 
 def check_info(value: Any) -> dict[str, Any]:
     """An info as a dict."""
     if isinstance(value, Mapping):
         return dict(value)
-    raise DtypeError(f"expected the info as a dict, got {_describe(value)}")
+    raise DtypeError(f"expected the info as a dict, got {describe(value)}")
 
 
-def _describe(value: Any) -> str:
+def describe(value: Any) -> str:
+    """A value for an error message: its type, and a little of it."""
     text = repr(value)
     return f"{type(value).__name__} {text if len(text) <= 80 else text[:77] + '...'}"

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec, load_env_creator
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv
 
 from shoal.vector.choose import choose
 from shoal.vector.chunk import EnvFactory
 from shoal.vector.launch import usable_cores
+from shoal.vector.own import parse_autoreset
 from shoal.vector.process import ProcessVectorEnv
 from shoal.vector.seeding import Stream
 from shoal.vector.serial import SerialVectorEnv
@@ -38,13 +40,15 @@ def make_vec(
     restart_window: int = 10_000,
     stream: Stream = Stream.TRAIN,
     env_kwargs: dict[str, Any] | None = None,
+    autoreset_mode: str | AutoresetMode = "same_step",
     say: Callable[[str], None] = lambda text: None,
 ) -> VectorEnv[Any, Any, Any]:
     """N environments behind one Gymnasium VectorEnv.
 
     `env` is a Gymnasium id, a function that makes one environment (sent to workers with cloudpickle), a list of
-    such functions, a CompiledEnv, or a VectorEnv, which is passed through as it is. `say` hears what was
-    chosen and why.
+    such functions, a CompiledEnv, or a VectorEnv, which is passed through as it is. With autoreset_mode "same_step" an
+    episode that has ended begins anew at once (its last observation is in `infos["final_obs"]`), with "next_step" in
+    the step after, as Gymnasium's observation wrappers ask for. `say` hears what was chosen and why.
 
     >>> envs = make_vec("CartPole-v1", 4, backend="serial")
     >>> observations, infos = envs.reset(seed=0)
@@ -56,20 +60,25 @@ def make_vec(
         raise ValueError(f"expected a backend of {', '.join(BACKENDS)}, got {backend!r}")
     if num_envs < 1:
         raise ValueError(f"expected at least 1 environment, got {num_envs}")
+    mode = parse_autoreset(autoreset_mode)
     if isinstance(env, VectorEnv):
         say(f"the environment is a {type(env).__name__} already: it is used as it is")
         return env
     if hasattr(env, "make_vector"):  # steps all environments in one call of its own
         if backend not in ("auto", "compiled"):
             raise ValueError(f"{env} steps all its environments at once: expected --backend auto, got {backend}")
+        _check_compiled(env, on_fault, slices)
+        if mode != AutoresetMode.SAME_STEP:
+            raise ValueError(f"{env} counts every step, also those that only reset: it has same_step only")
         batched: VectorEnv[Any, Any, Any] = env.make_vector(num_envs, threads=_count(env_threads), stream=stream)
         say(f"backend compiled: all {num_envs} environments step in one call, {_count(env_threads)} thread(s)")
         return batched
     if _is_compiled(env):
         if backend not in ("auto", "compiled"):
             raise ValueError(f"{env} is a compiled environment: expected --backend compiled or auto, got {backend}")
+        _check_compiled(env, on_fault, slices)
         say(f"backend compiled: {env} is a compiled environment, {env_threads} thread(s)")
-        return _make_compiled(env, num_envs, env_threads, stream, env_kwargs or {})
+        return _make_compiled(env, num_envs, env_threads, stream, mode, env_kwargs or {})
     if backend == "compiled":
         raise ValueError(
             f"{env!r} is not a compiled environment. Use --backend auto, serial, process or split, or write it as a "
@@ -81,6 +90,7 @@ def make_vec(
         "on_fault": on_fault,
         "max_restarts": max_restarts,
         "restart_window": restart_window,
+        "autoreset_mode": mode,
     }
 
     def serial() -> VectorEnv[Any, Any, Any]:
@@ -171,13 +181,34 @@ def _is_compiled(env: Any) -> bool:
     return isinstance(env, module.CompiledEnv) or (isinstance(env, type) and issubclass(env, module.CompiledEnv))
 
 
+def _check_compiled(env: Any, on_fault: str, slices: str) -> None:
+    """Options that mean nothing where one call steps all are refused, not ignored."""
+    if on_fault != "fail":
+        raise ValueError(f"{env} is compiled, none of its environments can be rebuilt: expected --on-fault fail")
+    if slices == "ready":
+        raise ValueError(f"{env} is compiled, all its environments are ready at once: expected --slices lockstep")
+
+
 def _make_compiled(
-    env: Any, num_envs: int, threads: int | Literal["auto"], stream: Stream, kwargs: dict[str, Any]
+    env: Any,
+    num_envs: int,
+    threads: int | Literal["auto"],
+    stream: Stream,
+    mode: AutoresetMode,
+    kwargs: dict[str, Any],
 ) -> VectorEnv[Any, Any, Any]:
     if isinstance(env, str):
-        mode = "vector_entry_point"
-        return gym.make_vec(env, num_envs, vectorization_mode=mode, threads=threads, stream=stream, **kwargs)
+        if mode != AutoresetMode.SAME_STEP:
+            entry_point: Any = find_spec(env).vector_entry_point
+            maker = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
+            if "autoreset_mode" not in inspect.signature(maker).parameters:
+                raise ValueError(f"{env} has autoreset_mode same_step only")
+            kwargs = {**kwargs, "autoreset_mode": mode}
+        batch = gym.make_vec(
+            env, num_envs, vectorization_mode="vector_entry_point", threads=threads, stream=stream, **kwargs
+        )
+        return batch
     from shoal.vector.compiled import CompiledVectorEnv
 
     one = env(**kwargs) if isinstance(env, type) else env
-    return CompiledVectorEnv(one, num_envs, threads=threads, stream=stream)
+    return CompiledVectorEnv(one, num_envs, threads=threads, stream=stream, autoreset_mode=mode)

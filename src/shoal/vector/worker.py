@@ -35,7 +35,7 @@ from shoal.vector.frames import DONE, fault_to_data, pack, read_payload, send_fr
 from shoal.vector.lookout import Lookout
 from shoal.vector.seeding import Stream
 
-RESET, REPLAY, CALL, CLOSE, ROLLOUT, STEP = 0, 1, 2, 3, 4, 16  # a byte >= STEP steps slice (byte - STEP)
+RESET, REPLAY, CALL, CLOSE, ROLLOUT, SET_ATTR, STEP = 0, 1, 2, 3, 4, 5, 16  # a byte >= STEP steps slice (byte - STEP)
 
 
 class _Leave(BaseException):
@@ -80,6 +80,7 @@ def _work(connection: socket.socket, first: int, job: bytes) -> None:
                 restart=options["restart"],
                 max_restarts=options["max_restarts"],
                 check_finite=options["check_finite"],
+                next_step=options["next_step"],
                 worker=options["worker"],
                 first_env=first_env if part == 0 else None,
             )
@@ -87,7 +88,8 @@ def _work(connection: socket.socket, first: int, job: bytes) -> None:
         ]
         if hasattr(os, "SCHED_BATCH"):
             # A worker that is woken must not push the parent off its core before the other workers are woken too.
-            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+            with contextlib.suppress(OSError):  # a sandbox may forbid it; it only makes waking faster
+                os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         gc.freeze()  # what lives now lives for ever: keep the collector from walking it
         connection.sendall(DONE)
         _serve(connection, chunks, options["look_s"])
@@ -129,6 +131,8 @@ def _serve(connection: socket.socket, chunks: list[Chunk], look_s: float) -> Non
             os.write(fd, DONE)
         elif code == CALL:
             send_frame(connection, _call(chunks, *cloudpickle.loads(read_payload(connection))))
+        elif code == SET_ATTR:
+            send_frame(connection, _set_attr(chunks, *cloudpickle.loads(read_payload(connection))))
         else:
             fault = close_all(chunks)
             send_frame(connection, {"error": fault_to_data(fault)} if fault else {})
@@ -154,6 +158,15 @@ def _call(chunks: list[Chunk], name: str, args: tuple[Any, ...], kwargs: dict[st
         return {"mistake": fault_to_data(as_fault(error, f"in call({name!r})", chunks[0].first, None, None))}
 
 
+def _set_attr(chunks: list[Chunk], name: str, values: list[list[Any]]) -> dict[str, Any]:
+    try:
+        for chunk, own in zip(chunks, values, strict=True):
+            chunk.set_attr(name, own)
+        return {}
+    except EnvFault as fault:
+        return {"mistake": fault_to_data(fault)}
+
+
 def news(infos: Infos, *chunks: Chunk) -> dict[str, Any]:
     """Infos, and the faults that the chunks survived, as plain data."""
     dropped: set[str] = set()
@@ -164,7 +177,12 @@ def news(infos: Infos, *chunks: Chunk) -> dict[str, Any]:
 
 def _spaces(env: gym.Env[Any, Any]) -> bytes:
     """What the parent must know of the environments, since it builds none itself."""
-    known = {"observation_space": env.observation_space, "action_space": env.action_space, "metadata": env.metadata}
+    known = {
+        "observation_space": env.observation_space,
+        "action_space": env.action_space,
+        "metadata": env.metadata,
+        "render_mode": env.render_mode,
+    }
     try:
         return bytes(cloudpickle.dumps({**known, "spec": env.spec}))
     except Exception:  # a spec may hold anything; the batch works without it
