@@ -18,7 +18,7 @@ from shoal.learn.normalise import RewardScale
 from shoal.learn.ppo import PPO, Batch
 from shoal.learn.rollout import Collector, EpisodeTracker, Rollout
 from shoal.learn.weights import load_weights, weights_of
-from shoal.vector.errors import NotFinite
+from shoal.vector.errors import NotFinite, OutOfRange
 from shoal.vector.layout import Array
 from shoal.vector.seeding import Stream, sequence
 from shoal.vector.space_data import space_from_data, space_to_data
@@ -178,8 +178,8 @@ class Learner:
         try:
             rows = [array.reshape(-1, *array.shape[2:]) for array in rollout.observations]
             self.agent.features.layout.check_finite(rows, "in the rollout,")
-        except NotFinite as error:
-            raise NotFinite(error.message, env=error.row % rollout.num_envs) from None  # type: ignore[attr-defined]
+        except (NotFinite, OutOfRange) as error:
+            raise type(error)(error.message, env=error.row % rollout.num_envs) from None  # type: ignore[union-attr]
 
     # -- state ---------------------------------------------------------------------------------
 

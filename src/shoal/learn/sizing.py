@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from shoal.config import PPOConfig, TrainConfig
 from shoal.learn.actions import action_kind
 from shoal.learn.features import Features
 from shoal.learn.rollout import Rollout
-from shoal.vector.launch import usable_cores
+from shoal.vector.launch import control_groups, usable_cores
 
 _OVERHEAD_S = 250e-6  # of one batch step beside the environments: acting and handing over
 _MOST_ENVS = 4096
@@ -32,15 +33,23 @@ def choose_threads(config: PPOConfig) -> int:
 def free_memory_bytes() -> int:
     """Memory that this process could still take: the machine's, or its container's if that is less."""
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2  # where nothing tells: half of all there is
-    meminfo, container = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
+    meminfo = Path("/proc/meminfo")
     if meminfo.exists():
         for line in meminfo.read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 free = int(line.split()[1]) * 1024
-    with contextlib.suppress(OSError, ValueError):  # no container, or one without a limit
-        limit, used = ((container / name).read_text() for name in ("memory.max", "memory.current"))
-        free = min(free, int(limit) - int(used))
-    return max(free, 0)
+    return max(min(free, free_in_groups_bytes()), 0)
+
+
+def free_in_groups_bytes(root: Path = Path("/")) -> int:
+    """What the control groups of this process leave it: a container, a Slurm job, a systemd slice."""
+    free = sys.maxsize
+    for folder in control_groups("memory", root):
+        for names in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):  # v2, v1
+            with contextlib.suppress(OSError, ValueError):  # no such file, or no limit
+                limit, used = ((folder / name).read_text() for name in names)
+                free = min(free, int(limit) - int(used))
+    return free
 
 
 def budget_bytes(config: TrainConfig) -> int:

@@ -185,7 +185,7 @@ class BatchVectorEnv(OwnVectorEnv):
         return self._result(self.slices[part], self._receive(part), out)
 
     @property
-    def final_obs(self) -> Any:  # type: ignore[override]
+    def final_obs(self) -> Any:
         """Final observations as dense arrays; row i is valid in the step that ended i's episode."""
         return self.block.observation_layout.assemble(self.block.final_observations)
 
@@ -212,8 +212,7 @@ class BatchVectorEnv(OwnVectorEnv):
 
     def render(self) -> tuple[Any, ...]:
         """What `render` of every environment gives."""
-        frames: tuple[Any, ...] = self.call("render")
-        return frames
+        return self.call("render")
 
     def _checked_actions(self, actions: Any, rows: slice) -> list[Array]:
         checked = []

@@ -17,7 +17,7 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from shoal.vector import api
 from shoal.vector.block import Block
-from shoal.vector.errors import EnvFault, NotFinite, as_fault, text_of, too_many_restarts
+from shoal.vector.errors import EnvFault, NotFinite, OutOfRange, as_fault, text_of, too_many_restarts
 from shoal.vector.layout import FLOAT32_MAX, check_flag, check_info, check_scalar
 from shoal.vector.seeding import Stream, episode_seed
 
@@ -347,9 +347,9 @@ class Chunk:
                 if fine.all():
                     return
                 bad = int(np.argmin(fine))
-                fault = NotFinite(f"{where}, the reward is not finite as float32: {rewards[bad]}")
-            except NotFinite as error:
-                fault, bad = error, error.row  # type: ignore[attr-defined]
+                fault: EnvFault = NotFinite(f"{where}, the reward is not finite as float32: {rewards[bad]}")
+            except (NotFinite, OutOfRange) as error:
+                fault, bad = error, error.row  # type: ignore[union-attr]
             ends[:] = [end for end in ends if end[0] != bad]
             self._revive(bad, self._fault(bad, fault, ""))
 

@@ -101,9 +101,12 @@ class CompiledVectorEnv(OwnVectorEnv):
         were environment 0 of a run with that seed. None goes on with the next episodes of the seeds given
         before; of an environment that never had one, with a seed from the operating system.
         """
-        self._check_usable()
+        self._check_usable(resetting=True)
         n = self.num_envs
         chosen = self._reset_mask(options)
+        if chosen.all():
+            self._failed = None  # every slot is filled anew: nothing of what was broken is left
+        self._check_usable()
         if seed is None and self._seeds is None:
             seed = int(np.random.SeedSequence().generate_state(1, np.uint32)[0])
         if isinstance(seed, int | np.integer):
@@ -292,11 +295,11 @@ class CompiledVectorEnv(OwnVectorEnv):
         keys = np.array([env_keys(seed, 1, self.stream)[0] for seed in whole], np.uint64)
         self._seed(chosen & given, whole, keys)
 
-    def _check_usable(self) -> None:
+    def _check_usable(self, resetting: bool = False) -> None:
         if self.closed:
             raise gym.error.ClosedEnvironmentError(f"{type(self).__name__} has been closed; make a new one")
-        if self._failed is not None:
-            raise repeated(self._failed)
+        if self._failed is not None and not resetting:
+            raise repeated(self._failed, "reset all its environments")
 
     def _fail(self, error: Exception) -> Exception:
         """Some environments have stepped and others not: from now on the batch only repeats what happened."""

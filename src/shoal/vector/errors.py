@@ -70,6 +70,10 @@ class NotFinite(EnvFault):
     """NaN or infinity in an observation or a reward."""
 
 
+class OutOfRange(EnvFault):
+    """A choice in an observation (Discrete, MultiDiscrete) that its space does not have."""
+
+
 class ShapeError(EnvFault):
     """An observation, action or reward of the wrong shape; nothing is broadcast."""
 
@@ -93,10 +97,10 @@ def as_fault(error: BaseException, where: str, env: int, seed: int | None, step:
     return EnvRaised(f"{name} {where}: {text_of(error)}", kind=name, worker_traceback=trace, **place)
 
 
-def repeated(fault: EnvFault) -> EnvFault:
+def repeated(fault: EnvFault, cure: str = "close it and make a new one") -> EnvFault:
     """What a batch says that has stopped at this fault."""
     return type(fault)(
-        f"this batch has stopped, close it and make a new one. It stopped at: {fault.message}",
+        f"this batch has stopped, {cure}. It stopped at: {fault.message}",
         env=fault.env, pid=fault.pid, seed=fault.seed, step=fault.step,
         kind=fault.kind, worker_traceback=fault.worker_traceback,
     )  # fmt: skip

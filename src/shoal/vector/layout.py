@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from shoal.vector.errors import DtypeError, NotFinite, ShapeError, Unsupported
+from shoal.vector.errors import DtypeError, EnvFault, NotFinite, OutOfRange, ShapeError, Unsupported
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Path = tuple[Any, ...]
@@ -34,6 +34,7 @@ class Layout:
     def __init__(self, space: spaces.Space[Any], what: str = "observation") -> None:
         self.space, self.what = space, what
         self.leaves: list[tuple[Path, tuple[int, ...], np.dtype[Any]]] = []
+        self._choices: list[tuple[int, Array, Array]] = []  # leaves that are choices: (leaf, lowest, highest)
         self._collect(space, ())
         self.is_single = isinstance(space, _LEAVES)
 
@@ -47,6 +48,9 @@ class Layout:
         elif isinstance(space, _LEAVES):
             # By its name: a dtype that was pickled equals NumPy's own but is not that object, and `is` is faster.
             self.leaves.append((path, tuple(space.shape or ()), np.dtype(np.dtype(space.dtype).str)))
+            if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+                low, count = np.asarray(space.start), space.n if isinstance(space, spaces.Discrete) else space.nvec
+                self._choices.append((len(self.leaves) - 1, low, low + (np.asarray(count) - 1).astype(low.dtype)))
         else:
             raise Unsupported(
                 f"a space of type {type(space).__name__} at {self._name(path)} cannot be laid out as arrays. Expected "
@@ -97,25 +101,45 @@ class Layout:
             array[index] = part
 
     def check_finite(self, rows: Sequence[Array], what: str) -> None:
-        """Raise NotFinite, with `.row` set to the first offending row, if any float is NaN or infinite."""
+        """Raise NotFinite or OutOfRange, with `.row` set to the first offending row, where a float is NaN, infinite or
+        beyond float32 (a learner's type), or a choice is none of its space's."""
         for array, (path, _, dtype) in zip(rows, self.leaves, strict=True):
             if dtype.kind != "f" or all_finite(array):
                 continue
-            row = int(np.argwhere(~np.isfinite(array))[0][0])
-            error = NotFinite(f"{what} {self._name(path)} is not finite: {describe(array[row])}")
-            error.row = row  # type: ignore[attr-defined]
-            raise error
+            wide = dtype.itemsize > 4
+            row = int(np.argwhere(~(np.abs(array) <= FLOAT32_MAX if wide else np.isfinite(array)))[0][0])
+            finite = "finite as float32" if np.isfinite(array[row]).all() else "finite"
+            raise _of_row(NotFinite(f"{what} {self._name(path)} is not {finite}: {describe(array[row])}"), row)
+        for leaf, low, high in self._choices:
+            array = rows[leaf]
+            wrong = (array < low) | (array > high)
+            if wrong.any():
+                row = int(np.argwhere(wrong)[0][0])
+                raise _of_row(
+                    OutOfRange(
+                        f"{what} {self._name(self.leaves[leaf][0])} is none of its space: expected "
+                        f"{low.tolist()} to {high.tolist()}, got {array[row].tolist()}"
+                    ),
+                    row,
+                )
 
     def _name(self, path: Path) -> str:
         return f"the {self.what} part " + "/".join(map(str, path)) if path else f"the {self.what}"
 
 
 def all_finite(array: Array) -> bool:
-    """Whether a float array holds neither NaN nor infinity."""
-    # The sum of squares is one fast pass without a temporary, and NaN or infinity always survives it. That it
-    # may overflow only means a second look.
+    """Whether a float array holds neither NaN nor infinity nor what float32 would make infinity of."""
+    # The sum of squares is one fast pass without a temporary, and NaN or infinity always survives it. That it is large
+    # or overflows only means a second look.
     flat = array.reshape(-1)
-    return bool(np.isfinite(np.vdot(flat, flat)) or np.isfinite(flat).all())
+    if array.dtype.itemsize <= 4:
+        return bool(np.isfinite(np.vdot(flat, flat)) or np.isfinite(flat).all())
+    return bool(np.vdot(flat, flat) <= 1e76 or (np.abs(flat) <= FLOAT32_MAX).all())
+
+
+def _of_row(error: EnvFault, row: int) -> EnvFault:
+    error.row = row  # type: ignore[attr-defined]
+    return error
 
 
 def conform(part: Any, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

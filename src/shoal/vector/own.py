@@ -18,7 +18,7 @@ class OwnVectorEnv(VectorEnv[Any, Any, Any]):
     @property
     def next_step(self) -> bool:
         """Whether an episode that has ended begins anew in the step after (NEXT_STEP) instead of at once."""
-        return self.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP
+        return bool(self.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP)
 
     @property
     def over(self) -> Array:
@@ -30,18 +30,21 @@ class OwnVectorEnv(VectorEnv[Any, Any, Any]):
         """bool[N]: the environment was rebuilt in the last step, so its episode is broken; None where none can be."""
         return None
 
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """`getattr(env, name)` of every environment, called if it can be called."""
+        raise NotImplementedError
+
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """As in Gymnasium, the same as `call(name)`."""
-        values: tuple[Any, ...] = self.call(name)
-        return values
+        return self.call(name)
 
     @property
     def np_random_seed(self) -> tuple[Any, ...]:  # type: ignore[override]
         """The seed of each environment's own generator."""
         return self.get_attr("np_random_seed")
 
-    @property
-    def np_random(self) -> tuple[Any, ...]:  # type: ignore[override]
+    @property  # type: ignore[override]
+    def np_random(self) -> tuple[Any, ...]:
         """Each environment's own generator; a copy of it where the environment lives in another process."""
         return self.get_attr("np_random")
 

@@ -20,7 +20,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from multiprocessing import forkserver
 from types import FrameType
 from typing import Any
@@ -217,11 +218,29 @@ def _die_with_parent(connection: socket.socket, die_with_starter: bool) -> None:
         # PR_SET_PDEATHSIG: works even while an environment holds the GIL. It means the death of the thread that
         # started us, so it is asked for only where that thread lives as long as the parent.
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-    poll = select.poll()
-    poll.register(connection.fileno(), 0)  # no events asked for: wakes for a hang-up only
+    parent_is_gone = _by_asking(os.getppid()) if sys.platform == "darwin" else _by_hang_up(connection.fileno())
 
     def watch() -> None:
-        poll.poll()
+        while not parent_is_gone():
+            pass
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True, name="shoal-watch-parent").start()
+
+
+def _by_hang_up(fd: int) -> Callable[[], bool]:
+    """Sleeps until something is up with the socket: is it that the other end is closed?"""
+    poll = select.poll()
+    poll.register(fd, 0)  # no events asked for: wakes for a hang-up or an error only
+    return lambda: any(events & (select.POLLHUP | select.POLLERR) for _, events in poll.poll())
+
+
+def _by_asking(parent: int, every_s: float = 1.0) -> Callable[[], bool]:
+    """On macOS a poll without events does not report a hang-up, and may return for nothing: ask who the parent is.
+    Under forkserver that is the server, which ends when its owner does."""
+
+    def is_gone() -> bool:
+        time.sleep(every_s)
+        return os.getppid() != parent
+
+    return is_gone
