@@ -327,11 +327,8 @@ class Chunk:
         block.rewards[index] = 0.0
 
     def _did_not_follow(self, local: int, fault: EnvFault) -> None:
-        """It failed in a replay: rebuild it under `restart`; else it begins its next episode as it is."""
-        if self.restart:
-            self._revive(local, fault)
-            return
-        self._start_episode(local, None)
+        """It failed in a replay, and begins its next episode."""
+        self._try_to_start_episode(local, None)
         fault.aftermath = f"goes on with episode {self.episodes[local]}, seed {self.block.seeds[self.first + local]}"
         self.faults.append(fault)
 
