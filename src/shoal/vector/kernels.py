@@ -126,9 +126,9 @@ def step_range(
         low = ~low
     elif wrong_actions(actions, config) > 0:
         return WRONG_ACTION
-    ended = 0
+    ended, next_step = 0, config.next_step
     for i in range(low, high):
-        if slots[i].over:
+        if next_step and slots[i].over:
             reset_instead(slots, i, obs, mask, rewards, terminated, truncated, config)
             continue
         reward, is_terminated, is_truncated, finite = step_one(

@@ -43,8 +43,8 @@ class OwnVectorEnv(VectorEnv[Any, Any, Any]):
         """The seed of each environment's own generator."""
         return self.get_attr("np_random_seed")
 
-    @property  # type: ignore[override]
-    def np_random(self) -> tuple[Any, ...]:
+    @property  # type: ignore[misc]
+    def np_random(self) -> tuple[Any, ...]:  # type: ignore[override]
         """Each environment's own generator; a copy of it where the environment lives in another process."""
         return self.get_attr("np_random")
 
