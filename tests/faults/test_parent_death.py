@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+from shoal.vector.worker import _by_hang_up
 
 SCRIPT = """
 import sys, warnings
@@ -64,3 +67,41 @@ def _lives(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def test_asking_for_the_parent_notices_its_death() -> None:
+    """The way of macOS, where a poll for nothing but a hang-up does not work, tried by a child of a child (M16)."""
+    script = """
+import os, sys
+from shoal.vector.worker import _by_asking
+lives, dies = os.pipe(), os.pipe()
+if os.fork() == 0:
+    if os.fork() == 0:
+        gone = _by_asking(os.getppid(), every_s=0.05)
+        os.write(lives[1], b"0" if gone() else b"1")
+        while not gone():
+            pass
+        os.write(dies[1], b"2")
+        os._exit(0)
+    os._exit(os.read(lives[0], 1) != b"1")
+assert os.read(dies[0], 1) == b"2"
+print("noticed")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "noticed\n", done.stderr
+
+
+def test_a_poll_that_returns_for_nothing_kills_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a hang-up or an error on the socket means that the parent is gone (M16)."""
+    answers = [[], [(5, 0)], [(5, select.POLLIN)], [(5, select.POLLHUP)], [(5, select.POLLERR)]]
+
+    class Poll:
+        def register(self, fd: int, events: int) -> None:
+            assert (fd, events) == (5, 0)
+
+        def poll(self) -> list[tuple[int, int]]:
+            return answers.pop(0)
+
+    monkeypatch.setattr(select, "poll", Poll)
+    gone = _by_hang_up(5)
+    assert [gone() for _ in range(5)] == [False, False, False, True, True]

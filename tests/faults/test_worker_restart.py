@@ -36,11 +36,11 @@ def test_killed_worker_is_replaced(method: str, tmp_path: Path) -> None:
     dead, living = env.pids
     clocks = []
     for t in range(1, 7):
-        obs, rewards, terminated, truncated, infos = env.step(np.ones(4, int))
+        obs, rewards, terminated, truncated, _ = env.step(np.ones(4, int))
         clocks.append(obs[:, 0].tolist())
-        assert ("restarted" in infos) == (t == 3)
+        assert env.restarted.any() == (t == 3)
         if t == 3:
-            assert infos["restarted"].tolist() == truncated.tolist() == [True, True, False, False]
+            assert env.restarted.tolist() == truncated.tolist() == [True, True, False, False]
             assert rewards.tolist() == [0, 0, 1, 1]
             assert not terminated.any()
     assert clocks == [[1] * 4, [2] * 4, [0, 0, 3, 3], [1, 1, 4, 4], [2, 2, 5, 5], [3, 3, 6, 6]]
@@ -88,15 +88,15 @@ def test_slice_in_flight_on_a_dead_worker(tmp_path: Path) -> None:
         env.step(np.ones(4, int))
     env.send(0, np.ones(2, int)), env.send(1, np.ones(2, int))
     for part in (0, 1):
-        obs, rewards, _, truncated, infos = env.recv(part)
+        obs, rewards, _, truncated, _ = env.recv(part)
         assert obs[:, 0].tolist() == [0, 0]
         assert rewards.tolist() == [0, 0]
         assert truncated.all()
-        assert infos["restarted"][env.slices[part]].all()
-    obs, _, _, truncated, infos = env.step(np.ones(4, int))
+        assert env.restarted[env.slices[part]].all()
+    obs, _, _, truncated, _ = env.step(np.ones(4, int))
     assert obs[:, 0].tolist() == [1, 1, 1, 1]
     assert not truncated.any()
-    assert "restarted" not in infos
+    assert not env.restarted.any()
     assert len(env.faults) == 1
     env.close()
 
@@ -111,14 +111,15 @@ def test_slice_at_rest_on_a_dead_worker(tmp_path: Path) -> None:
     env.send(1, np.ones(2, int))
     assert env.recv(1)[0][:, 0].tolist() == [2, 2]
     env.send(0, np.ones(2, int))
-    assert env.recv(0)[4]["restarted"][:2].all()
+    env.recv(0)
+    assert env.restarted[:2].all()
     assert env.get_state()["action_counts"].tolist() == [0, 0, -1, -1]  # slice 1 cannot be replayed just now
     env.send(1, np.ones(2, int))  # chosen for observations of an episode that is gone
-    obs, rewards, _, truncated, infos = env.recv(1)
+    obs, rewards, _, truncated, _ = env.recv(1)
     assert obs[:, 0].tolist() == [0, 0]
     assert rewards.tolist() == [0, 0]
     assert truncated.all()
-    assert infos["restarted"][2:].all()
+    assert env.restarted[2:].all()
     env.send(1, np.ones(2, int))
     assert env.recv(1)[0][:, 0].tolist() == [1, 1]
     assert env.get_state()["action_counts"].tolist() == [0, 0, 1, 1]
@@ -147,10 +148,10 @@ def test_worker_lost_in_a_masked_reset() -> None:
     os.kill(env.pids[0], signal.SIGKILL)
     obs, _ = env.reset(options={"reset_mask": np.array([True, False, False, True])})
     assert obs[:, 0].tolist() == [0, 0, 1, 0]
-    obs, _, _, truncated, infos = env.step(np.ones(4, int))
+    obs, _, _, truncated, _ = env.step(np.ones(4, int))
     assert obs[:, 0].tolist() == [0, 0, 2, 1]
     assert truncated.tolist() == [True, True, False, False]
-    assert infos["restarted"].tolist() == [True, True, False, False]
+    assert env.restarted.tolist() == [True, True, False, False]
     assert env.step(np.ones(4, int))[0][:, 0].tolist() == [1, 1, 3, 2]
     env.close()
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import io
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -9,15 +13,19 @@ import numpy as np
 import pytest
 from drill import Drill
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers.vector import RecordEpisodeStatistics
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import shoal
 from shoal.vector.batch import cut
 from shoal.vector.errors import EnvRaised, TooManyRestarts
 from shoal.vector.faults import FaultyEnv, TickEnv
+from shoal.vector.make import make_vec
 from shoal.vector.process import ProcessVectorEnv
 from shoal.vector.seeding import episode_seed
 from shoal.vector.serial import SerialVectorEnv
+from shoal.vector.stepping import Stepper
 
 
 @settings(deadline=None)
@@ -228,13 +236,15 @@ def test_restarts_are_counted_within_a_window(slices: int) -> None:
         run(11)
 
 
-def test_restarted_reaches_the_infos() -> None:
+def test_restarted_is_told() -> None:
     """The step that restarted an environment says so, marks it truncated, and counts the fault."""
     env = SerialVectorEnv([TickEnv, lambda: FaultyEnv("nan-obs", at_step=2)], on_fault="restart")
     env.reset(seed=0)
-    assert "restarted" not in env.step(np.zeros(2, int))[4]
+    env.step(np.zeros(2, int))
+    assert env.restarted.tolist() == [False, False]
     obs, rewards, terminated, truncated, infos = env.step(np.ones(2, int))
-    assert infos["restarted"].tolist() == [False, True]
+    assert env.restarted.tolist() == [False, True]
+    assert "restarted" not in infos
     assert truncated.tolist() == [False, True]
     assert not terminated.any()
     assert rewards.tolist() == [1, 0]
@@ -248,3 +258,86 @@ def test_unknown_policy_is_refused() -> None:
         SerialVectorEnv([TickEnv], on_fault="ignore")
     with pytest.raises(ValueError, match="fail, restart"):
         ProcessVectorEnv([TickEnv], on_fault="ignore")
+
+
+class Unsigned(Drill):
+    """A drill that asserts that its action is one of its space, type and all."""
+
+    def __init__(self, space: gym.spaces.Space[Any]) -> None:
+        super().__init__(infos=False)
+        self.action_space = space
+
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action), action
+        return super().step(action)
+
+
+UNSIGNED = [gym.spaces.Discrete(3, dtype=np.uint8), gym.spaces.MultiDiscrete([2, 3], dtype=np.uint8)]
+
+
+@pytest.mark.parametrize("space", UNSIGNED, ids=str)
+@pytest.mark.parametrize("passed_through", [False, True])
+def test_unsigned_actions_are_trained(space: Any, passed_through: bool, tmp_path: Path) -> None:
+    """PPO's actions come in the type of the action space, on our backends and on others' (M15)."""
+    env: Any = functools.partial(Unsigned, space)
+    train: Any = shoal.train
+    made = SyncVectorEnv([env] * 2) if passed_through else env
+    options = {} if passed_through else {"backend": "serial", "num_envs": 2}
+    result = train(
+        env=made, steps=64, rollout_steps=16, name="u", runs_dir=str(tmp_path), stream=io.StringIO(), **options
+    )
+    assert result.status == "finished"
+
+
+def test_integers_that_fit_are_actions() -> None:
+    """Of any width; one that does not fit is refused instead of wrapping around (M15)."""
+    space = gym.spaces.Discrete(3, dtype=np.uint8)
+    env = SerialVectorEnv([lambda: Unsigned(space)] * 2)
+    env.reset(seed=0)
+    for dtype in (np.uint8, np.int8, np.int64, np.uint64, np.int32):
+        env.step(np.array([2, 0], dtype))
+    for wrong in ([256, 0], [-1, 0]):
+        with pytest.raises(ValueError, match="expected actions that fit uint8"):
+            env.step(np.array(wrong))
+    tick = SerialVectorEnv([TickEnv])
+    tick.reset(seed=0)
+    with pytest.raises(ValueError, match="expected actions that fit int64"):
+        tick.step(np.array([2**63], np.uint64))
+
+
+@pytest.mark.parametrize("key", ["restarted", "_restarted", "lap"])
+@pytest.mark.parametrize("backend", ["serial", "process", "gymnasium"])
+def test_an_info_of_any_name_costs_no_data(backend: str, key: str) -> None:
+    """What an environment calls its infos says nothing about lost episodes (M8)."""
+
+    class Telling(TickEnv):
+        def step(self, action: Any) -> Any:
+            observation, reward, terminated, truncated, _ = super().step(action)
+            return observation, reward, terminated, truncated, {key: True}
+
+    factories = [functools.partial(Telling, length) for length in (5, 6, 9, 14)]
+    if backend == "gymnasium":
+        envs: Any = SyncVectorEnv(factories, autoreset_mode=AutoresetMode.SAME_STEP)
+    else:
+        envs = make_vec(factories, 4, backend=backend)
+    with closing(envs):
+        stepper = Stepper(envs)
+        rows = stepper.allocate(2)
+        stepper.reset(0, [leaf[0] for leaf in rows])
+        for _ in range(40):
+            outcome = stepper.step(np.ones(4, int), [leaf[1] for leaf in rows])
+            assert outcome.broken is None
+            assert outcome.valid is None
+
+
+def test_a_restart_is_told_through_a_wrapper() -> None:
+    """A wrapper around a batch of ours does not hide that an episode was lost."""
+    inner = SerialVectorEnv([TickEnv, lambda: FaultyEnv("raise-step", at_step=2)], on_fault="restart")
+    stepper = Stepper(RecordEpisodeStatistics(inner))
+    rows = stepper.allocate(2)
+    stepper.reset(0, [leaf[0] for leaf in rows])
+    broken = [stepper.step(np.ones(2, int), [leaf[1] for leaf in rows]).broken for _ in range(3)]
+    assert broken[0] is None
+    assert broken[1] is not None
+    assert broken[1].tolist() == [False, True]
+    assert broken[2] is None

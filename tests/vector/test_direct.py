@@ -188,8 +188,8 @@ def _after_a_death() -> tuple[Any, Any, Any]:
 def test_a_worker_lost_between_two_steps_is_shown_in_the_next_row() -> None:
     """Its environments are rebuilt instead of stepped; what they show goes where this step's observations go."""
     env, rows, actions = _after_a_death()
-    infos = env.step(actions, out=_row(rows, 2))[4]
-    assert infos["restarted"].tolist() == [False, False, True, True]
+    env.step(actions, out=_row(rows, 2))
+    assert env.restarted.tolist() == [False, False, True, True]
     assert rows[1][2, :, 0].tolist() == [2, 2, 0, 0]
     env.step(actions, out=_row(rows, 3))
     assert rows[1][3, :, 0].tolist() == [3, 3, 1, 1]

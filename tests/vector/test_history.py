@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -172,3 +173,57 @@ def test_state_that_does_not_fit_is_refused(change: str) -> None:
         state["actions.0"] = state["actions.0"][:-1]
         with pytest.raises(ValueError, match="counts 2 actions and holds"):
             env.set_state(state)
+
+
+class Unfaithful(TickEnv):
+    """Once `after` is there, the second step of its first episode is illegal: a simulator that does not repeat itself
+    and is strict about what may be done."""
+
+    def __init__(self, after: Path) -> None:
+        super().__init__()
+        self.after, self.begun = after, 0
+
+    def reset(self, **options: Any) -> Any:
+        """Count."""
+        self.begun += 1
+        return super().reset(**options)
+
+    def step(self, action: Any) -> Any:
+        """Refuse."""
+        if self.after.exists() and self.begun == 1 and self.steps == 1:
+            raise ValueError("illegal now")
+        return super().step(action)
+
+
+@pytest.mark.parametrize("kind", [SerialVectorEnv, ProcessVectorEnv])
+@pytest.mark.parametrize("on_fault", ["fail", "restart"])
+def test_a_replay_that_fails_did_not_come_back(kind: Any, on_fault: str, tmp_path: Path) -> None:
+    """It ends no resume, whatever the policy: the environment is in its next episode, and is told as such (m15)."""
+    factories: list[Any] = [TickEnv, lambda: Unfaithful(tmp_path / "marker"), TickEnv]
+    before = kind(factories, on_fault=on_fault)
+    before.reset(seed=1)
+    for _ in range(4):
+        before.step(np.ones(3, int))
+    state = before.get_state()
+    before.close()
+    (tmp_path / "marker").touch()
+    after = kind(factories, on_fault=on_fault)
+    assert after.set_state(state) == [1]
+    assert [fault.env for fault in after.faults] == [1]
+    assert "illegal now" in str(after.faults[0])
+    assert "episode 1" in str(after.faults[0])
+    assert after.step(np.ones(3, int))[0][:, 0].tolist() == [5, 1, 5]
+    assert after.get_state()["action_counts"].tolist() == [5, 1, 5]
+    after.close()
+
+
+def test_replays_that_fail_spend_no_restarts(tmp_path: Path) -> None:
+    """They are told, but are no crash loop: with the policy to fail there is no budget to spend."""
+    factories: list[Any] = [lambda: Unfaithful(tmp_path / "marker")] * 15
+    before, after = SerialVectorEnv(factories), SerialVectorEnv(factories)
+    before.reset(seed=1)
+    for _ in range(3):
+        before.step(np.ones(15, int))
+    (tmp_path / "marker").touch()
+    assert len(after.set_state(before.get_state())) == 15
+    assert len(after.faults) == 15

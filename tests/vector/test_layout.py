@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from shoal.vector.errors import DtypeError, NotFinite, ShapeError
+from shoal.vector.errors import DtypeError, NotFinite, OutOfRange, ShapeError
 from shoal.vector.layout import Layout, all_finite, check_flag, check_info, check_scalar, conform
 
 BOX = spaces.Box(-np.inf, np.inf, (2,), np.float32)
@@ -137,6 +137,55 @@ def test_unsupported_space_is_named() -> None:
 def test_all_finite_equals_numpy(array: Any) -> None:
     """The fast check agrees with the plain one on every float32, extremes included."""
     assert all_finite(array) == bool(np.isfinite(array).all())
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_nothing_that_is_not_finite_passes(dtype: Any, value: float) -> None:
+    """Whatever the width; the largest numbers of the narrow types do pass."""
+    array = np.full((3, 2), np.finfo(dtype).max if dtype is not np.float64 else 1e38, dtype)
+    assert all_finite(array)
+    array[1, 1] = value
+    assert not all_finite(array)
+
+
+@pytest.mark.parametrize("value", [1e39, -1e39, 1.7e308])
+def test_what_float32_cannot_hold_is_refused(value: float) -> None:
+    """A learner would make infinity of it: the row and its part are in the error (m4)."""
+    layout = Layout(spaces.Box(-np.inf, np.inf, (2,), np.float64))
+    rows = layout.allocate(3)
+    rows[0][:] = 3e38
+    layout.check_finite(rows, "now,")
+    rows[0][1, 0] = value
+    with pytest.raises(NotFinite, match="now, the observation is not finite as float32") as caught:
+        layout.check_finite(rows, "now,")
+    assert caught.value.row == 1  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("space", "good", "bad"),
+    [
+        (spaces.Discrete(3), [0, 2], 3),
+        (spaces.Discrete(3, start=-1), [-1, 1], 2),
+        (spaces.Discrete(3, start=5), [5, 7], 4),
+        (spaces.Discrete(255, start=1, dtype=np.uint8), [1, 255], None),
+        (spaces.MultiDiscrete([2, 5]), [[0, 4], [1, 0]], [2, 0]),
+        (spaces.MultiDiscrete([2, 5], start=[3, 0]), [[3, 4], [4, 0]], [2, 0]),
+    ],
+    ids=str,
+)
+def test_a_choice_out_of_range_is_refused(space: Any, good: list[Any], bad: Any) -> None:
+    """The row, the part and the range are in the error (m22)."""
+    layout = Layout(spaces.Dict({"c": space}))
+    rows = layout.allocate(2)
+    rows[0][:] = good
+    layout.check_finite(rows, "in step,")
+    if bad is None:
+        return
+    rows[0][1] = bad
+    with pytest.raises(OutOfRange, match="in step, the observation part c is none of its space: expected") as caught:
+        layout.check_finite(rows, "in step,")
+    assert caught.value.row == 1  # type: ignore[attr-defined]
 
 
 def test_check_finite_names_the_row() -> None:

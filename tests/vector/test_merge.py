@@ -64,6 +64,8 @@ def test_values_that_do_not_go_together_are_kept_whole(values: tuple[Any, Any]) 
 
 
 def test_a_number_where_a_dict_was() -> None:
-    """The one mixture without a form of its own names the key and the environment."""
-    with pytest.raises(TypeError, match="'x' is a dict in one environment and 3 in environment 1"):
-        add_info(add_info({}, {"x": {"a": 1}}, 0, 2), {"x": 3}, 1, 2)
+    """Both are kept as they came, nested dicts too: what is said on the side must not end a run."""
+    first = {"x": {"a": 1, "b": {"c": 2.5}}}
+    merged = add_info(add_info(add_info({}, first, 0, 4), {"x": {"a": 7}}, 1, 4), {"x": "text"}, 3, 4)
+    assert merged["x"].tolist() == [first["x"], {"a": 7}, None, "text"]
+    assert merged["_x"].tolist() == [True, True, False, True]

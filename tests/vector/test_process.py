@@ -404,3 +404,20 @@ def test_late_ready_names_the_hanging_worker() -> None:
     assert caught.value.env == 1
     assert time.monotonic() - start < 1.5
     env.close()
+
+
+def test_a_scheduler_that_may_not_be_asked_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under a filter of system calls (systemd, snaps) workers step as they are scheduled (M10)."""
+    if not hasattr(os, "sched_setscheduler"):
+        pytest.skip("no scheduler to ask")
+
+    def refuse(*arguments: Any) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)  # a forked worker inherits it
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        env = ProcessVectorEnv([TickEnv] * 2, workers=1, start_method="fork")
+    env.reset(seed=0)
+    assert env.step(np.ones(2, int))[0][:, 0].tolist() == [1, 1]
+    env.close()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
 from shoal.vector.errors import EnvRaised
 from shoal.vector.faults import FaultyEnv, TickEnv
+from shoal.vector.make import make_vec
 from shoal.vector.serial import SerialVectorEnv
 
 
@@ -94,3 +97,23 @@ def test_keyboard_interrupt_needs_a_reset() -> None:
     obs, _ = env.reset(seed=0)
     assert obs[0, 0] == 0
     env.step(np.zeros(1, int))
+
+
+@pytest.mark.parametrize("backend", ["serial", "process", "split"])
+def test_the_users_spaces_stay_the_users(backend: str) -> None:
+    """No backend changes an environment's space, nor puts another in its place (one of shoal's own once stayed after
+    close, and could not be unpickled without shoal)."""
+    shared = gym.spaces.Discrete(2)
+
+    class Own(TickEnv):
+        def __init__(self) -> None:
+            super().__init__()
+            self.action_space = shared
+
+    with closing(make_vec(Own, 4, backend=backend)) as envs:
+        envs.reset(seed=0)
+        envs.step(np.zeros(4, int))
+        assert {type(space) for space in envs.call("action_space")} == {gym.spaces.Discrete}
+        if backend == "serial":
+            assert all(env.unwrapped.action_space is shared for env in envs.envs)
+    assert type(shared) is gym.spaces.Discrete

@@ -154,8 +154,8 @@ def test_a_killed_worker_is_replaced_and_the_callers_share_goes_on(tmp_path: Pat
     env: Any = SplitVectorEnv(factories, here=2, workers=1, on_fault="restart")
     env.reset(seed=0)
     env.step(np.ones(4, int))
-    observations, _, _, truncated, infos = env.step(np.ones(4, int))
-    assert infos["restarted"].tolist() == truncated.tolist() == [False, False, True, True]
+    observations, _, _, truncated, _ = env.step(np.ones(4, int))
+    assert env.restarted.tolist() == truncated.tolist() == [False, False, True, True]
     assert observations[:, 0].tolist() == [2, 2, 0, 0]
     assert len(env.faults) == 1
     env.close()

@@ -63,9 +63,9 @@ class ActionKind(Protocol):
 class Categorical:
     """Discrete(n): one choice. Sampled by the Gumbel trick: argmax(logits + Gumbel noise) ~ softmax(logits)."""
 
-    def __init__(self, n: int, start: int = 0) -> None:
+    def __init__(self, n: int, start: int = 0, dtype: Any = np.int64) -> None:
         self.num_params = self.num_noise = self.num_masks = n
-        self.choices, self.start = [n], start
+        self.choices, self.start, self.dtype = [n], start, np.dtype(dtype)
 
     def noise(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
         return gumbel((*shape, self.num_noise), generator)
@@ -104,14 +104,16 @@ class Categorical:
         return log_p.gather(-1, chosen).squeeze(-1), entropy, slopes
 
     def to_env(self, actions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        return actions + self.start if self.start else actions
+        actions = actions + self.start if self.start else actions
+        return actions.astype(self.dtype, copy=False)
 
 
 class MultiCategorical:
     """MultiDiscrete(nvec): several independent choices, their logits side by side."""
 
-    def __init__(self, nvec: list[int]) -> None:
+    def __init__(self, nvec: list[int], dtype: Any = np.int64) -> None:
         self.nvec = self.choices = nvec
+        self.dtype = np.dtype(dtype)
         self.num_params = self.num_noise = self.num_masks = sum(nvec)
 
     def noise(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
@@ -142,7 +144,7 @@ class MultiCategorical:
         return by_autograd(self, params, actions)
 
     def to_env(self, actions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        return actions
+        return actions.astype(self.dtype, copy=False)
 
 
 class Gaussian:
@@ -232,11 +234,11 @@ def gumbel(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
 def action_kind(space: spaces.Space[Any]) -> ActionKind:
     """The distribution family for an action space."""
     if isinstance(space, spaces.Discrete):
-        return Categorical(int(space.n), int(space.start))
+        return Categorical(int(space.n), int(space.start), space.dtype)
     if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1 and not space.start.any():
-        return MultiCategorical([int(n) for n in space.nvec])
+        return MultiCategorical([int(n) for n in space.nvec], space.dtype)
     if isinstance(space, spaces.MultiBinary) and len(space.shape) == 1:
-        return MultiCategorical([2] * int(space.shape[0]))
+        return MultiCategorical([2] * int(space.shape[0]), space.dtype)
     if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
         return Gaussian(space)
     raise Unsupported(

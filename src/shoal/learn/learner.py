@@ -21,7 +21,7 @@ from shoal.learn.normalise import RewardScale
 from shoal.learn.ppo import PPO, Batch
 from shoal.learn.rollout import Collector, EpisodeTracker, Rollout
 from shoal.learn.weights import load_weights, weights_of
-from shoal.vector.errors import NotFinite
+from shoal.vector.errors import NotFinite, OutOfRange
 from shoal.vector.layout import Array
 from shoal.vector.protocols import parts_of
 from shoal.vector.seeding import Stream, sequence
@@ -209,8 +209,8 @@ class Learner:
         try:
             rows = [array.reshape(-1, *array.shape[2:]) for array in rollout.observations]
             self.agent.features.layout.check_finite(rows, "in the rollout,")
-        except NotFinite as error:
-            raise NotFinite(error.message, env=error.row % rollout.num_envs) from None  # type: ignore[attr-defined]
+        except (NotFinite, OutOfRange) as error:
+            raise type(error)(error.message, env=error.row % rollout.num_envs) from None  # type: ignore[union-attr]
 
     # -- state ---------------------------------------------------------------------------------
 
@@ -302,6 +302,7 @@ class Learner:
                 return [f"resharded from {meta['num_envs']} to {self.env.num_envs} environments"]
             return [f"{type(self.env).__name__} cannot give its state: every environment began a new episode"]
         differing = self.parts.set_state(part("env")) or []
+        self.stepper.resumed()
         if not differing:
             self.collector.first([tensors[f"observations.{i}"] for i in range(len(self.collector.current()))])
             self.mark()

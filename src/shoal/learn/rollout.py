@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium.vector import AutoresetMode
 from torch import Tensor
 
 from shoal.learn.actions import ActionKind
@@ -83,7 +82,6 @@ class Collector:
         self.rollout = Rollout(steps * segments, stepper, kind, shape)
         self.slices = list(parts_of(env).slices) or [slice(0, env.num_envs)]
         self._episode_row = np.zeros(env.num_envs, np.int64)  # rollout row at which each present episode began
-        self._at_end = np.zeros(env.num_envs, np.bool_)  # a final observation: the next step only resets
 
     def first(self, observations: list[Array]) -> None:
         """Set the observations that the next rollout starts from."""
@@ -145,7 +143,7 @@ class Collector:
         rollout = self.rollout
         if self.features.mask_leaf is not None:
             masks = rollout.observations[self.features.mask_leaf][t, rows]
-            check_masks(masks, self.kind.choices, first=rows.start, final=self._at_end[rows])
+            check_masks(masks, self.kind.choices, first=rows.start, final=self.stepper.over[rows])
         params, actions = self.act([tensor[t, rows] for tensor in rollout.tensors], noise)
         rollout.params[t, rows] = params
         rollout.actions[t, rows] = actions
@@ -165,8 +163,6 @@ class Collector:
             for env in np.flatnonzero(outcome.broken) + rows.start:
                 rollout.valid[self._episode_row[env] : t + 1, env] = False
                 rollout.broken[t, env] = True
-        if self.stepper.mode == AutoresetMode.NEXT_STEP:
-            self._at_end[rows] = outcome.terminated | outcome.truncated
         if outcome.terminated.any() or outcome.truncated.any():
             ended = np.flatnonzero(outcome.terminated | outcome.truncated) + rows.start
             self._episode_row[ended] = t + 1

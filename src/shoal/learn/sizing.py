@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import math
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from shoal.learn.actions import action_kind
 from shoal.learn.agent import chunk_rows
 from shoal.learn.features import MASK_KEY, Features
 from shoal.learn.rollout import Rollout
-from shoal.vector.launch import usable_cores
+from shoal.vector.launch import control_groups, usable_cores
 from shoal.vector.layout import Layout
 from shoal.vector.protocols import parts_of
 
@@ -43,15 +44,23 @@ def choose_threads(config: PPOConfig, num_features: int = 0) -> int:
 def free_memory_bytes() -> int:
     """Memory that this process could still take: the machine's, or its container's if that is less."""
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2  # where nothing tells: half of all there is
-    meminfo, container = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
+    meminfo = Path("/proc/meminfo")
     if meminfo.exists():
         for line in meminfo.read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 free = int(line.split()[1]) * 1024
-    with contextlib.suppress(OSError, ValueError):  # no container, or one without a limit
-        limit, used = ((container / name).read_text() for name in ("memory.max", "memory.current"))
-        free = min(free, int(limit) - int(used))
-    return max(free, 0)
+    return max(min(free, free_in_groups_bytes()), 0)
+
+
+def free_in_groups_bytes(root: Path = Path("/")) -> int:
+    """What the control groups of this process leave it: a container, a Slurm job, a systemd slice."""
+    free = sys.maxsize
+    for folder in control_groups("memory", root):
+        for names in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):  # v2, v1
+            with contextlib.suppress(OSError, ValueError):  # no such file, or no limit
+                limit, used = ((folder / name).read_text() for name in names)
+                free = min(free, int(limit) - int(used))
+    return free
 
 
 def budget_bytes(config: TrainConfig) -> int:
@@ -85,7 +94,7 @@ def update_bytes(config: PPOConfig, rows: int, num_features: int, num_params: in
     minibatch = min(rows, chosen(config.minibatch_size)) * (
         num_features + 2 * trunks * sum(config.hidden) + 8 * num_params
     )
-    return 4 * (copies * weights + max(chunk, minibatch))
+    return int(4 * (copies * weights + max(chunk, minibatch)))
 
 
 def check_memory(config: TrainConfig, observation_space: object, action_space: object) -> str:

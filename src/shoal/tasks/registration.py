@@ -63,16 +63,24 @@ def make_vector(
     stream: Stream | None = None,
     max_episode_steps: int | None = None,
     render_mode: str | None = None,
+    autoreset_mode: Any = "same_step",
     **options: Any,
 ) -> CompiledVectorEnv:
     """Many environments, for gym.make_vec."""
+    from gymnasium.vector import AutoresetMode
+
     from shoal.vector.compiled import CompiledVectorEnv
+    from shoal.vector.own import parse_autoreset
     from shoal.vector.seeding import Stream
 
     env = environment(place, **options)
     if hasattr(env, "make_vector"):  # one that counts while it steps: cage2 under an order
+        if parse_autoreset(autoreset_mode) != AutoresetMode.SAME_STEP:
+            raise ValueError(f"{place} counts every step, also those that only reset: it has same_step only")
         counting: CompiledVectorEnv = env.make_vector(num_envs, threads, stream or Stream.TRAIN)
         return counting
     if max_episode_steps is not None:
         env.max_episode_steps = max_episode_steps
-    return CompiledVectorEnv(env, num_envs, threads=threads, stream=stream or Stream.TRAIN)
+    return CompiledVectorEnv(
+        env, num_envs, threads=threads, stream=stream or Stream.TRAIN, autoreset_mode=autoreset_mode
+    )

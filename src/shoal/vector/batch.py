@@ -20,11 +20,11 @@ from gymnasium.vector.utils import batch_space
 
 from shoal.vector.block import Block
 from shoal.vector.chunk import Infos
-from shoal.vector.errors import EnvFault, too_many_restarts
+from shoal.vector.errors import EnvFault, repeated, too_many_restarts
 from shoal.vector.history import History
 from shoal.vector.layout import Array
 from shoal.vector.merge import add_info
-from shoal.vector.protocols import TrainingEnv
+from shoal.vector.own import OwnVectorEnv, cast_actions, check_mask, one_each
 from shoal.vector.seeding import Stream
 
 Step = tuple[Any, Array, Array, Array, dict[str, Any]]
@@ -33,7 +33,7 @@ POLICIES = ("fail", "restart")
 _WORTH_AIMING = 1 << 17  # bytes of a batch's observations: less is copied sooner than aimed at
 
 
-class BatchVectorEnv(TrainingEnv):
+class BatchVectorEnv(OwnVectorEnv):
     """Environments over a `Block`. A backend says how a slice is reset, sent to and received from."""
 
     writes_out = checks_finite = True
@@ -46,7 +46,9 @@ class BatchVectorEnv(TrainingEnv):
         stream: Stream,
         max_restarts: int,
         restart_window: int,
+        autoreset_mode: AutoresetMode,
         metadata: dict[str, Any],
+        render_mode: str | None = None,
         spec: Any = None,
     ) -> None:
         self.block, self.slices, self.stream = block, list(slices), stream
@@ -55,13 +57,14 @@ class BatchVectorEnv(TrainingEnv):
         self.single_action_space = block.action_layout.space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
-        self.metadata = {**metadata, "autoreset_mode": AutoresetMode.SAME_STEP}
-        self.spec = spec
+        self.metadata = {**metadata, "autoreset_mode": autoreset_mode}
+        self.render_mode, self.spec = render_mode, spec
         self.max_restarts, self.restart_window = max_restarts, restart_window
         self.faults: list[EnvFault] = []  # faults survived by restarting, oldest first
         self._restart_times: deque[int] = deque()
         self._time = 0  # receives so far
-        self._history = History(block, self.slices)
+        self._history = History(block, self.slices, self.next_step)
+        self._over_before = [np.zeros(rows.stop - rows.start, np.bool_) for rows in self.slices]  # the present step
         self._in_flight = [False] * len(self.slices)
         self._was_reset = False
         self._failed: EnvFault | None = None
@@ -82,6 +85,9 @@ class BatchVectorEnv(TrainingEnv):
         """For each environment (episode, actions): reset and replay. Returns who followed, and the faults."""
         raise NotImplementedError
 
+    def _do_set_attr(self, name: str, values: Sequence[Any]) -> None:
+        raise NotImplementedError
+
     def _do_allocate(self, rows: int) -> None:
         self.block.set_rollout(rows)
 
@@ -96,13 +102,13 @@ class BatchVectorEnv(TrainingEnv):
         """Start new episodes: of all environments, or of those in `options["reset_mask"]`.
 
         An integer seeds every environment's own stream; a list gives each first episode its seed as it is.
-        Without a seed, every environment goes on to its next episode. A step that was interrupted (Ctrl-C
-        between `send` and `recv`) is waited for and forgotten.
+        Without a seed, every environment goes on to its next episode, which has a seed like every other. A step that
+        was interrupted (Ctrl-C between `send` and `recv`) is waited for and forgotten.
         """
         self._check_usable()
         options = dict(options or {})
         mask = options.pop("reset_mask", None)
-        mask = np.ones(self.num_envs, np.bool_) if mask is None else _check_mask(mask, self.num_envs)
+        mask = np.ones(self.num_envs, np.bool_) if mask is None else check_mask(mask, self.num_envs)
         if not self._was_reset and not mask.all():
             raise gym.error.ResetNeeded("reset all environments once before resetting some of them")
         with self._failing():
@@ -121,6 +127,7 @@ class BatchVectorEnv(TrainingEnv):
             self._count(faults)
         self._was_reset = True
         if mask.all():
+            self.block.terminated[:] = self.block.truncated[:] = False
             self._history.clear()
         else:
             for part, rows in enumerate(self.slices):
@@ -184,6 +191,31 @@ class BatchVectorEnv(TrainingEnv):
         """Final observations as dense arrays; row i is valid in the step that ended i's episode."""
         return self.block.observation_layout.assemble(self.block.final_observations)
 
+    @property
+    def restarted(self) -> Array:
+        """bool[N]: the environment was rebuilt in the last step: its episode is broken, and marked truncated. Not an
+        info: an environment may have one of that name."""
+        return self.block.restarted.copy()
+
+    @property
+    def over(self) -> Array:
+        """bool[N]: the episode has ended, and the next step only resets. All False in SAME_STEP."""
+        ended: Array = self.block.terminated | self.block.truncated
+        return ended & self.next_step
+
+    # -- the environments themselves -----------------------------------------------------------
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set an attribute of every environment: a list or tuple holds one value for each. A rebuilt environment gets
+        it too; a checkpoint does not hold it: set it again after a resume."""
+        self._check_usable()
+        self._check_at_rest("set_attr")
+        self._do_set_attr(name, one_each(values, self.num_envs))
+
+    def render(self) -> tuple[Any, ...]:
+        """What `render` of every environment gives."""
+        return self.call("render")
+
     def _checked_actions(self, actions: Any, rows: slice) -> list[Array]:
         checked = []
         for given, array in zip(self.block.action_layout.take_apart(actions), self.block.actions, strict=True):
@@ -197,9 +229,7 @@ class BatchVectorEnv(TrainingEnv):
                     f"expected actions of shape {shape} for {shape[0]} environments of "
                     f"{self.single_action_space}, got shape {given.shape}"
                 )
-            if not np.can_cast(given.dtype, array.dtype, "same_kind"):
-                raise ValueError(f"expected actions of dtype {array.dtype}, got {given.dtype}")
-            checked.append(given)
+            checked.append(cast_actions(given, array.dtype))
         return checked
 
     def _check_may_send(self, part: int) -> None:
@@ -213,9 +243,12 @@ class BatchVectorEnv(TrainingEnv):
             )
 
     def _send(self, part: int, actions: list[Array], row: int = -1, out: Any = None) -> None:
-        targets = [array[self.slices[part]] for array in self.block.actions]
+        rows = self.slices[part]
+        targets = [array[rows] for array in self.block.actions]
         for given, target in zip(actions, targets, strict=True):
             target[...] = given
+        if self.next_step:
+            self._over_before[part] = self.block.terminated[rows] | self.block.truncated[rows]
         self._in_flight[part] = True
         if self.block.rollout:
             self._direct = out if row >= 0 else None
@@ -241,24 +274,25 @@ class BatchVectorEnv(TrainingEnv):
             raise
         self._in_flight[part] = False
         rows = self.slices[part]
-        ended = self.block.terminated[rows] | self.block.truncated[rows]
-        if ended.any():
-            self._history.begin(part, ended)
+        if self.next_step:
+            begun = self._over_before[part] | self.block.restarted[rows]
+        else:
+            begun = self.block.terminated[rows] | self.block.truncated[rows]
+        if begun.any():
+            self._history.begin(part, begun)
         return infos
 
     def _result(self, rows: slice, infos: Infos, out: Any) -> Step:
         block = self.block
         terminated, truncated = block.terminated[rows].copy(), block.truncated[rows].copy()
         merged = self._merge(infos)
-        ended = terminated | truncated
-        if ended.any():
-            if out is None:
-                merged |= self._final_infos(rows, ended)
-            if block.restarted[rows].any():
-                merged["restarted"] = block.restarted.copy()
+        if out is None and not self.next_step:
+            ended = terminated | truncated
+            if ended.any():
+                merged |= self._final_infos(rows, ended, merged.get("final_info", {}))
         return self._observations(rows, out), block.rewards[rows].copy(), terminated, truncated, merged
 
-    def _final_infos(self, rows: slice, ended: Array) -> dict[str, Any]:
+    def _final_infos(self, rows: slice, ended: Array, final_info: dict[str, Any]) -> dict[str, Any]:
         """Final observations as Gymnasium's infos have them: an array of objects, and where it is filled."""
         final = np.empty(self.num_envs, object)  # of None
         mask = np.zeros(self.num_envs, np.bool_)
@@ -266,7 +300,7 @@ class BatchVectorEnv(TrainingEnv):
         leaves = [array[mask] for array in self.block.final_observations]
         for place, index in enumerate(np.flatnonzero(mask).tolist()):
             final[index] = self.block.observation_layout.assemble([leaf[place] for leaf in leaves])
-        return {"final_obs": final, "_final_obs": mask}
+        return {"final_obs": final, "_final_obs": mask, "final_info": final_info, "_final_info": mask.copy()}
 
     def _observations(self, rows: slice, out: Any) -> Any:
         layout = self.block.observation_layout
@@ -307,11 +341,7 @@ class BatchVectorEnv(TrainingEnv):
         if self.closed:
             raise gym.error.ClosedEnvironmentError(f"{type(self).__name__} has been closed; make a new one")
         if self._failed is not None:
-            raise type(self._failed)(
-                f"this batch has stopped, close it and make a new one. It stopped at: {self._failed.message}",
-                env=self._failed.env, pid=self._failed.pid, seed=self._failed.seed, step=self._failed.step,
-                kind=self._failed.kind, worker_traceback=self._failed.worker_traceback,
-            )  # fmt: skip
+            raise repeated(self._failed)
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -350,7 +380,7 @@ class BatchVectorEnv(TrainingEnv):
         plan = self._history.restore(state)
         with self._failing():
             followed, faults = self._do_replay(plan)
-            self._count(faults)
+            self.faults += faults  # told, but no crash loop: they only did not come back
         self._was_reset = True
         saved = [state[f"observations.{leaf}"] for leaf in range(len(self.block.observations))]
         lost = state["action_counts"] < 0
@@ -380,14 +410,6 @@ def check_policy(on_fault: str, max_restarts: int, restart_window: int) -> None:
         raise ValueError(f"expected on_fault as one of {', '.join(POLICIES)}, got {on_fault!r}")
     if max_restarts < 0 or restart_window < 1:
         raise ValueError(f"expected max_restarts >= 0 and restart_window >= 1, got {max_restarts} and {restart_window}")
-
-
-def _check_mask(mask: Any, num_envs: int) -> Array:
-    if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (num_envs,):
-        raise ValueError(f'expected options["reset_mask"] as a bool array of shape ({num_envs},), got {mask!r}')
-    if not mask.any():
-        raise ValueError('expected options["reset_mask"] with at least one True, got none')
-    return mask
 
 
 def cut(num_envs: int, parts: int) -> list[slice]:

@@ -7,6 +7,7 @@ terminated is not truncated, the true final observation is kept, and nothing ill
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,10 +15,10 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
+from shoal.vector import api
 from shoal.vector.block import Block
-from shoal.vector.errors import EnvFault, NotFinite, as_fault, text_of, too_many_restarts
+from shoal.vector.errors import EnvFault, NotFinite, OutOfRange, as_fault, text_of, too_many_restarts
 from shoal.vector.layout import FLOAT32_MAX, check_flag, check_info, check_scalar
-from shoal.vector.quick import quicken
 from shoal.vector.seeding import Stream, episode_seed
 
 EnvFactory = Callable[[], gym.Env[Any, Any]]
@@ -32,8 +33,9 @@ class Chunk:
     """Environments `first .. first + len(factories)` of a batch, writing into their rows of `block`.
 
     With `restart` a broken environment is rebuilt and goes on with its next episode; `faults` collects what
-    happened. More than `max_restarts` in one call stop it. `first_env` is environment `first` if it is
-    built already (somebody had to, to know the spaces).
+    happened. More than `max_restarts` in one call stop it. With `next_step` an episode that has ended begins anew
+    in the step after, else at once. `first_env` is environment `first` if it is built already (somebody had to, to
+    know the spaces).
     """
 
     def __init__(
@@ -46,11 +48,13 @@ class Chunk:
         restart: bool = False,
         max_restarts: int = 10,
         check_finite: bool = True,
+        next_step: bool = False,
         worker: int = 0,
         first_env: gym.Env[Any, Any] | None = None,
     ) -> None:
         self.factories, self.first, self.block, self.stream = factories, first, block, stream
         self.restart, self.max_restarts, self.check_finite, self.worker = restart, max_restarts, check_finite, worker
+        self.next_step = next_step
         self.rows = slice(first, first + len(factories))
         self.indices = range(first, first + len(factories))
         self.envs: list[gym.Env[Any, Any]] = []
@@ -58,6 +62,7 @@ class Chunk:
         self.limits: list[int] = []
         self.elapsed = [0] * len(factories)
         self.faults: list[EnvFault] = []  # faults survived since the caller last looked
+        self._attributes: list[dict[str, Any]] = [{} for _ in factories]  # set by the caller: a rebuilt one gets them
         self._discrete = isinstance(block.action_layout.space, gym.spaces.Discrete)
         # Views made once: a slice costs as much as a good part of stepping a cheap environment.
         self._actions_given = [array[self.rows] for array in block.actions]
@@ -87,31 +92,36 @@ class Chunk:
         self._take_aim()
         infos: Infos = []
         self._read_seed_roots()
-        for local in range(len(self.envs)):
-            if self.block.reset_mask[self.first + local]:
-                info = self._try_to_start_episode(local, options)
-                if info:
-                    infos.append((self.first + local, info, None))
+        asked = self.block.reset_mask[self.rows].copy()
+        for local in np.flatnonzero(asked).tolist():
+            info = self._try_to_start_episode(local, options)
+            if info:
+                infos.append((self.first + local, info, None))
         if self.check_finite:
             self._quarantine_not_finite("after reset", [])
+        self._terminated[asked] = self._truncated[asked] = False  # with `next_step`, what says that one is over
         self._publish()
         return infos
 
     def step(self) -> Infos:
-        """Step every environment with its row of `block.actions`; an episode that ends starts anew."""
+        """Step every environment with its row of `block.actions`; an episode that ends starts anew, now or in the
+        next step."""
         self._take_aim()
+        steppers = self._steppers_or_resets() if self.next_step else self.steppers
         elapsed, limits, current, worker = self.elapsed, self.limits, self.block.current, self.worker
         array, shape, dtype = np.ndarray, self._shape, self._dtype
         rewards: list[float] = []
         ends: Ends = []
         infos: Infos = []
+        answer: Any = None
         self._restarted[:] = False
-        each = zip(self.indices, self.steppers, self._places, self._actions(), strict=True)
+        each = zip(self.indices, steppers, self._places, self._actions(), strict=True)
         for local, (index, step, place, action) in enumerate(each):
             current[worker] = index
             elapsed[local] = age = elapsed[local] + 1
             try:
-                observation, reward, terminated, truncated, info = step(action)
+                answer = step(action)
+                observation, reward, terminated, truncated, info = answer
                 if type(observation) is array and observation.dtype is dtype and observation.shape == shape:
                     place[...] = observation
                 else:
@@ -129,7 +139,7 @@ class Chunk:
                 rewards.append(0.0)
                 if ends and ends[-1][0] == local:
                     ends.pop()
-                self._revive(local, self._fault(local, error, "in step"))
+                self._revive(local, self._fault(local, api.blame(error, answer), "in step"))
         self._rewards[:] = rewards
         self._terminated[:] = False
         self._truncated[:] = self._restarted
@@ -137,7 +147,7 @@ class Chunk:
             self._quarantine_not_finite("in step", ends)
         if ends:
             infos = self._end_episodes(ends, infos)
-            if self.check_finite:
+            if self.check_finite and not self.next_step:
                 self._quarantine_not_finite("after reset", [])
         self._publish()
         return infos
@@ -145,7 +155,8 @@ class Chunk:
     def replay(self, local: int, episode: int, actions: Sequence[Any]) -> bool:
         """Reach an unfinished episode again: reset with its seed, then take its recorded actions.
 
-        False if the environment did not follow: it failed, or its episode ended before the actions did.
+        False if the environment did not follow: it failed, or its episode ended before the actions did. Then it is
+        in a new episode. That it failed ends nothing, whatever the policy: it only did not come back.
         """
         index = self.first + local
         self._take_aim()
@@ -154,22 +165,32 @@ class Chunk:
         survived = len(self.faults)
         self._try_to_start_episode(local, None)
         followed = len(self.faults) == survived
+        is_over = bool(self._terminated[local] | self._truncated[local])  # as it was saved (`next_step`)
+        self._terminated[local] = self._truncated[local] = False
+        ended = False
         for action in actions if followed else ():
+            if ended:
+                break
             self.elapsed[local] += 1
             self.block.elapsed[index] = self.elapsed[local]  # a sign of life for whoever waits
             try:
                 observation, _, terminated, truncated, _ = self.steppers[local](action)
                 self._store(observation, index)
+                ended = bool(terminated or truncated or self.elapsed[local] >= self.limits[local])
             except _ANY_ERROR as error:
-                self._revive(local, self._fault(local, error, "while an unfinished episode was replayed"))
+                self._did_not_follow(local, self._fault(local, error, "while an unfinished episode was replayed"))
                 followed = False
                 break
-            if terminated or truncated or self.elapsed[local] >= self.limits[local]:
-                self._try_to_start_episode(local, None)
-                followed = False
-                break
-        if self.check_finite:
-            self._quarantine_not_finite("after a replay", [])
+        if followed and (self.elapsed[local] != len(actions) or (len(actions) > 0 and ended != is_over)):
+            self._try_to_start_episode(local, None)
+            followed = False
+        try:
+            if self.check_finite:
+                self._quarantine_not_finite("after a replay", [])
+        except EnvFault as fault:
+            self._did_not_follow(local, fault)
+            followed = False
+        self._truncated[local] = is_over and followed and len(self.faults) == survived
         self._publish()
         return followed and len(self.faults) == survived
 
@@ -183,6 +204,16 @@ class Chunk:
             except _ANY_ERROR as error:
                 raise self._fault(local, error, f"in call({name!r})") from error
         return values
+
+    def set_attr(self, name: str, values: Sequence[Any]) -> None:
+        """Set an attribute of every environment, as `Env.set_wrapper_attr` does; also after it has been rebuilt."""
+        for local, (env, value) in enumerate(zip(self.envs, values, strict=True)):
+            try:
+                env.set_wrapper_attr(name, value)
+            except _ANY_ERROR as error:
+                raise self._fault(local, error, f"in set_attr({name!r})") from error
+            self._attributes[local][name] = value
+            self._look_inside(local)
 
     def close(self) -> EnvFault | None:
         """Close every environment; returns what went wrong first, when all have been closed."""
@@ -215,11 +246,27 @@ class Chunk:
         self.episodes[local], self.elapsed[local] = episode, 0
         block.episodes[index], block.seeds[index], block.elapsed[index] = episode, seed, 0
         try:
-            observation, info = self.envs[local].reset(seed=seed, options=options)
+            observation, info = api.reset(self.envs[local], seed, options)
             self._store(observation, index)
             return check_info(info) if info else {}
         except _ANY_ERROR as error:
             raise self._fault(local, error, "in reset") from error
+
+    def _steppers_or_resets(self) -> list[Callable[[Any], Any]]:
+        """What to call in a step: an environment whose episode has ended begins its next one, whatever the action."""
+        steppers = self.steppers
+        over = np.flatnonzero(self._terminated | self._truncated).tolist()
+        if over:
+            steppers = steppers.copy()
+            for local in over:
+                steppers[local] = functools.partial(self._reset_instead, local)
+                self.elapsed[local] = -1  # a reset is no step
+        return steppers
+
+    def _reset_instead(self, local: int, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        info = self._start_episode(local, None)
+        rows = [array[self.first + local] for array in self.block.observations]
+        return self.block.observation_layout.assemble(rows), 0.0, False, False, info
 
     def _read_seed_roots(self) -> None:
         """The parent may have set new seeds: take them from the block."""
@@ -232,13 +279,17 @@ class Chunk:
 
     def _end_episodes(self, ends: Ends, infos: Infos) -> Infos:
         block = self.block
-        last_infos = {index: info for index, info, _ in infos} if infos else {}
-        started: Infos = []
         for local, terminated, truncated in ends:
             index = self.first + local
             block.terminated[index], block.truncated[index] = terminated, truncated
             for final, row in zip(block.final_observations, block.observations, strict=True):
                 final[index] = row[index]
+        if self.next_step:
+            return infos
+        last_infos = {index: info for index, info, _ in infos} if infos else {}
+        started: Infos = []
+        for local, _, _ in ends:
+            index = self.first + local
             info = self._try_to_start_episode(local, None)
             final_info = last_infos.pop(index, None)
             if info or final_info:
@@ -264,8 +315,7 @@ class Chunk:
                 fault.aftermath = f"closing it failed too ({text_of(error)}); "
             try:
                 self.envs[local] = self._build(local, "while being rebuilt after a fault")
-                inner, self.limits[local] = strip(self.envs[local])
-                self.steppers[local] = inner.step
+                self._look_inside(local)
                 self._start_episode(local, None)
                 break
             except EnvFault as another:
@@ -275,6 +325,12 @@ class Chunk:
             final[index] = row[index]
         block.terminated[index], block.truncated[index], block.restarted[index] = False, True, True
         block.rewards[index] = 0.0
+
+    def _did_not_follow(self, local: int, fault: EnvFault) -> None:
+        """It failed in a replay, and begins its next episode."""
+        self._try_to_start_episode(local, None)
+        fault.aftermath = f"goes on with episode {self.episodes[local]}, seed {self.block.seeds[self.first + local]}"
+        self.faults.append(fault)
 
     def _quarantine_not_finite(self, where: str, ends: Ends) -> None:
         """Nothing that is not finite leaves the chunk: its environment is rebuilt, or the fault raised."""
@@ -288,9 +344,9 @@ class Chunk:
                 if fine.all():
                     return
                 bad = int(np.argmin(fine))
-                fault = NotFinite(f"{where}, the reward is not finite as float32: {rewards[bad]}")
-            except NotFinite as error:
-                fault, bad = error, error.row  # type: ignore[attr-defined]
+                fault: EnvFault = NotFinite(f"{where}, the reward is not finite as float32: {rewards[bad]}")
+            except (NotFinite, OutOfRange) as error:
+                fault, bad = error, error.row  # type: ignore[union-attr]
             ends[:] = [end for end in ends if end[0] != bad]
             self._revive(bad, self._fault(bad, fault, ""))
 
@@ -305,10 +361,18 @@ class Chunk:
         self.block.current[self.worker] = self.first + local
         try:
             env = self.factories[local]()
+            api.check_is_env(env)
             self._check_spaces(env)
+            for name, value in self._attributes[local].items():
+                env.set_wrapper_attr(name, value)
         except _ANY_ERROR as error:
             raise self._fault(local, error, where) from error
         return env
+
+    def _look_inside(self, local: int) -> None:
+        """How this environment is stepped, and for how long: a rebuilt one, or one of which something was set."""
+        inner, self.limits[local] = strip(self.envs[local])
+        self.steppers[local] = inner.step
 
     def _close_after(self, fault: EnvFault) -> None:
         """An environment could not be built: those before it must not linger."""
@@ -360,7 +424,9 @@ class Chunk:
 def first_environment(factory: EnvFactory, index: int = 0) -> gym.Env[Any, Any]:
     """An environment built before there is a block, because its spaces decide what the block looks like."""
     try:
-        return factory()
+        env = factory()
+        api.check_is_env(env)
+        return env
     except _ANY_ERROR as error:
         raise as_fault(error, "while being built", index, None, None) from error
 
@@ -387,11 +453,8 @@ def close_all(chunks: Sequence[Chunk]) -> EnvFault | None:
 
 
 def strip(env: gym.Env[Any, Any]) -> tuple[gym.Env[Any, Any], int]:
-    """Take off the outermost wrappers whose work a chunk does itself, and what else costs time for nothing.
-
-    Returns the environment to step and its time limit (a very large number if it has none).
-    """
-    quicken(env)
+    """Take off the outermost wrappers whose work a chunk does itself: the environment to step, and its time limit (a
+    very large number if it has none)."""
     limit = 2**62
     while type(env) in _LOCAL_WRAPPERS:
         if type(env) is TimeLimit:

@@ -19,9 +19,9 @@ from gymnasium.vector.utils import batch_space
 from shoal.vector import kernels
 from shoal.vector.build import Kernels, build
 from shoal.vector.environment import CompiledEnv, layout
-from shoal.vector.errors import DtypeError, EnvRaised, NotFinite, ShapeError
+from shoal.vector.errors import EnvFault, EnvRaised, NotFinite, ShapeError, repeated
 from shoal.vector.infos import FinalInfos
-from shoal.vector.protocols import TrainingEnv
+from shoal.vector.own import OwnVectorEnv, cast_actions, check_mask, one_each, parse_autoreset
 from shoal.vector.seeding import Stream, env_keys
 from shoal.vector.team import Team
 from shoal.vector.threads import worthwhile
@@ -32,8 +32,9 @@ _INT8, _BOOL, _FLOAT32 = np.dtype(np.int8), np.dtype(np.bool_), np.dtype(np.floa
 _TRIAL_STEPS = 9  # threads="auto" decides by the median of so many
 
 
-class CompiledVectorEnv(TrainingEnv):
-    """N copies of a `CompiledEnv`, stepped together; a finished one begins its next episode in the same step.
+class CompiledVectorEnv(OwnVectorEnv):
+    """N copies of a `CompiledEnv`, stepped together; a finished one begins its next episode in the same step, or in
+    the next one with `autoreset_mode="next_step"`.
 
     >>> from shoal.tasks.cartpole import CartPole
     >>> envs = CompiledVectorEnv(CartPole, num_envs=4)
@@ -47,7 +48,6 @@ class CompiledVectorEnv(TrainingEnv):
     say what compilation cost; `on_compile` is called with a sentence before one that takes seconds.
     """
 
-    metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012
     writes_out = checks_finite = True
 
     def __init__(
@@ -57,6 +57,7 @@ class CompiledVectorEnv(TrainingEnv):
         threads: int | Literal["auto"] = 1,
         stream: Stream = Stream.TRAIN,
         on_compile: Callable[[str], None] | None = None,
+        autoreset_mode: str | AutoresetMode = "same_step",
     ) -> None:
         if num_envs < 1:
             raise ValueError(f"num_envs: expected at least 1, got {num_envs}")
@@ -66,7 +67,7 @@ class CompiledVectorEnv(TrainingEnv):
         self.features_version = self.env.features
         self.num_envs = num_envs
         self.stream = stream
-        self.metadata = dict(type(self).metadata)
+        self.metadata = {"autoreset_mode": parse_autoreset(autoreset_mode), "render_modes": []}
         self.single_observation_space, self.single_action_space = (
             self.env.observation_space,
             self.env.action_space,
@@ -74,6 +75,8 @@ class CompiledVectorEnv(TrainingEnv):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._layout = layout(self.env)
+        self._next_step = self.next_step
+        self._layout.config["next_step"] = self._next_step
         self.kernels: Kernels = build(self.env, on_compile=on_compile)
         self._slots = self._layout.slots(num_envs)  # slot[N]
         self._slot_bytes = self._slots.view(np.uint8)  # uint8[N * itemsize], the same memory
@@ -83,6 +86,7 @@ class CompiledVectorEnv(TrainingEnv):
         self._obs_shape, self._obs_dtype = (num_envs, *self._layout.obs_shape), self._layout.obs_dtype
         self._no_mask = np.empty((num_envs, *self._layout.mask_shape), np.int8)
         self._seeds: list[int] | None = None  # per environment; None before the first reset
+        self._failed: EnvFault | None = None
         # The last observation of each episode that ended in the last step; other rows are not initialised.
         self.final_obs: Any = None
         self._team: Team | None = None
@@ -92,16 +96,20 @@ class CompiledVectorEnv(TrainingEnv):
     # -- the Gymnasium interface -------------------------------------------------------------------
 
     def reset(
-        self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Begin an episode everywhere, or where options["reset_mask"] (bool[N]) is True.
 
         An int seeds all environments, by streams that do not depend on N; a list seeds one each, as if it
         were environment 0 of a run with that seed. None goes on with the next episodes of the seeds given
-        before.
+        before; of an environment that never had one, with a seed from the operating system.
         """
+        self._check_usable(resetting=True)
         n = self.num_envs
         chosen = self._reset_mask(options)
+        if chosen.all():
+            self._failed = None  # every slot is filled anew: nothing of what was broken is left
+        self._check_usable()
         if seed is None and self._seeds is None:
             seed = int(np.random.SeedSequence().generate_state(1, np.uint32)[0])
         if isinstance(seed, int | np.integer):
@@ -109,12 +117,11 @@ class CompiledVectorEnv(TrainingEnv):
         elif seed is not None:
             if len(seed) != n:
                 raise ValueError(f"seed: expected an int or a list of {n} ints, one an environment, got {len(seed)}")
-            keys = np.array([env_keys(int(one), 1, self.stream)[0] for one in seed], np.uint64)
-            self._seed(chosen, [int(one) for one in seed], keys)
+            self._seed_each(chosen, seed)
         obs, mask = self._empty()
         status = self.kernels.reset(self._slot_bytes, chosen, obs, mask, self._config_bytes)
         if status < 0:
-            raise self._not_finite(status, obs)
+            raise self._fail(self._not_finite(status, obs))
         return {"obs": obs, "action_mask": mask} if self._masked else obs, {}
 
     def step(self, actions: Any, out: Any = None) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
@@ -125,7 +132,8 @@ class CompiledVectorEnv(TrainingEnv):
         Where an episode ended, obs is the first of the next, and the true last one is in infos["final_obs"]
         (Gymnasium's form) and, without any copying, in row i of `self.final_obs`.
         """
-        if self._seeds is None:
+        if self._seeds is None or self._failed is not None or self.closed:
+            self._check_usable()
             raise gym.error.ResetNeeded(f"{self.env.name}: call reset() before step()")
         n, own = self.num_envs, self._actions
         fits = type(actions) is np.ndarray and actions.dtype is own.dtype and actions.shape == own.shape
@@ -140,17 +148,60 @@ class CompiledVectorEnv(TrainingEnv):
             else:
                 ended = self._step_in_threads(arguments)
         except Exception as error:
-            raise self._raised(error) from error
+            raise self._fail(self._raised(error)) from error
         if ended < 0:
-            raise self._wrong_action() if ended == kernels.WRONG_ACTION else self._not_finite(ended, obs)
+            if ended == kernels.WRONG_ACTION:
+                raise self._wrong_action()
+            raise self._fail(self._not_finite(ended, obs))
+        result = {"obs": obs, "action_mask": mask} if self._masked else obs
+        if self._next_step:
+            self.final_obs = result
+            return result, rewards, terminated, truncated, {}
         self.final_obs = {"obs": final_obs, "action_mask": final_mask} if self._masked else final_obs
         infos = FinalInfos(self.final_obs, terminated, truncated) if ended else {}
-        result = {"obs": obs, "action_mask": mask} if self._masked else obs
         return result, rewards, terminated, truncated, infos
 
     def close_extras(self, **kwargs: Any) -> None:
         """End the threads."""
+        self.closed = True
         self._set_threads(1)
+
+    # -- the environment itself: one description, which all N share --------------------------------------
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """`getattr(env, name)` (a param by its name), called once if it can be called; the same for all N."""
+        self._check_usable()
+        params = self._layout.config["params"][0]
+        if self.env.params is not None and name in (self.env.params.names or ()):
+            return (params[name].item() if params[name].ndim == 0 else params[name].copy(),) * self.num_envs
+        value = getattr(self.env, name)
+        return (value(*args, **kwargs) if callable(value) else value,) * self.num_envs
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Give a param, or `max_episode_steps`, another value from the next step on. All environments share it."""
+        self._check_usable()
+        first, *others = one_each(values, self.num_envs)
+        if not all(np.array_equal(first, other) for other in others):
+            raise ValueError(f"{self.env.name}.{name} is shared by all environments: expected one value, got {values}")
+        if name == "max_episode_steps":
+            self._layout.config["limit"] = first or 0
+            self.env.max_episode_steps = first
+        elif self.env.params is not None and name in (self.env.params.names or ()):
+            self._layout.config["params"][name][0] = first
+            self.env.param_values = {**self.env.param_values, name: first}
+        else:
+            known = sorted(["max_episode_steps", *(self.env.params.names or () if self.env.params is not None else ())])
+            raise ValueError(f"{self.env.name}: only {', '.join(known)} can be set, the rest is compiled; got {name!r}")
+
+    @property
+    def np_random_seed(self) -> tuple[Any, ...]:  # type: ignore[override]
+        """The seed that each environment was last given."""
+        return tuple(self._seeds) if self._seeds is not None else (None,) * self.num_envs
+
+    @property
+    def over(self) -> np.ndarray:
+        """bool[N]: the episode has ended, and the next step only resets. All False in SAME_STEP."""
+        return self._slots["over"].copy()
 
     # -- state, for checkpoints and for looking inside ------------------------------------------------
 
@@ -186,7 +237,11 @@ class CompiledVectorEnv(TrainingEnv):
                     f"state[{name!r}] of {self.env.name}: expected {np.dtype(dtypes[name])}{list(shape)}, "
                     f"got {array.dtype}{list(array.shape)}; it was saved with another environment or num_envs"
                 )
-        self._slots[:] = np.ascontiguousarray(state["slots"]).view(self._slots.dtype)[:, 0]
+        slots = np.ascontiguousarray(state["slots"]).view(self._slots.dtype)[:, 0]
+        if slots["over"].any() and not self._next_step:
+            raise ValueError(f"state of {self.env.name}: it was saved with autoreset_mode next_step, this is same_step")
+        self._slots[:] = slots
+        self._failed = None
         self._seeds = state["seeds"].tolist()
 
     # -- inside ------------------------------------------------------------------------------------
@@ -196,9 +251,7 @@ class CompiledVectorEnv(TrainingEnv):
         actions: np.ndarray = np.asarray(actions_like)
         if actions.shape != own.shape:
             raise ShapeError(f"actions: expected shape {own.shape}, got {actions.shape}")
-        if not np.can_cast(actions.dtype, own.dtype, "same_kind"):
-            raise DtypeError(f"actions: expected {own.dtype}, got {actions.dtype}; cast them")
-        return actions
+        return cast_actions(actions, own.dtype)
 
     def _empty(self) -> tuple[np.ndarray, np.ndarray]:
         """Observations and masks for all, not initialised: obs_dtype[N, ...], int8[N, ...]."""
@@ -224,12 +277,7 @@ class CompiledVectorEnv(TrainingEnv):
     def _reset_mask(self, options: dict[str, Any] | None) -> np.ndarray:
         if not options or "reset_mask" not in options:
             return np.ones(self.num_envs, np.bool_)
-        mask = options["reset_mask"]
-        if not isinstance(mask, np.ndarray) or mask.shape != (self.num_envs,) or mask.dtype != np.bool_:
-            got = f"{mask.dtype}{list(mask.shape)}" if isinstance(mask, np.ndarray) else type(mask).__name__
-            raise ValueError(f"options['reset_mask']: expected an array bool[{self.num_envs}], got {got}")
-        if not mask.any():
-            raise ValueError("options['reset_mask']: expected at least one True, got none")
+        mask = check_mask(options["reset_mask"], self.num_envs)
         if self._seeds is None and not mask.all():
             raise gym.error.ResetNeeded(f"{self.env.name}: reset all environments once before resetting some")
         return np.ascontiguousarray(mask)
@@ -239,6 +287,28 @@ class CompiledVectorEnv(TrainingEnv):
         self._slots["episode"][chosen] = 0
         old = self._seeds or seeds
         self._seeds = [new if take else kept for new, kept, take in zip(seeds, old, chosen, strict=True)]
+
+    def _seed_each(self, chosen: np.ndarray, seeds: Sequence[int | None]) -> None:
+        """A seed for each; None leaves an environment to its next episode."""
+        given = np.array([seed is not None for seed in seeds])
+        if self._seeds is None and not given.all():
+            spare = np.random.SeedSequence().generate_state(self.num_envs, np.uint32)
+            seeds, given = [int(spare[i]) if seed is None else seed for i, seed in enumerate(seeds)], given | True
+        whole = [0 if seed is None else int(seed) for seed in seeds]
+        keys = np.array([env_keys(seed, 1, self.stream)[0] for seed in whole], np.uint64)
+        self._seed(chosen & given, whole, keys)
+
+    def _check_usable(self, resetting: bool = False) -> None:
+        if self.closed:
+            raise gym.error.ClosedEnvironmentError(f"{type(self).__name__} has been closed; make a new one")
+        if self._failed is not None and not resetting:
+            raise repeated(self._failed, "reset all its environments")
+
+    def _fail(self, error: Exception) -> Exception:
+        """Some environments have stepped and others not: from now on the batch only repeats what happened."""
+        if isinstance(error, EnvFault):
+            self._failed = error
+        return error
 
     def _set_threads(self, count: int) -> None:
         if self._team is not None:

@@ -119,6 +119,7 @@ def layout(env: CompiledEnv) -> Layout:
             ("episode", "u8"),  # episodes begun
             ("clock", "i8"),  # steps of the current episode
             ("stepping", "?"),
+            ("over", "?"),  # the episode has ended: the next step only resets (NEXT_STEP)
         ],
         align=True,
     )
@@ -127,6 +128,7 @@ def layout(env: CompiledEnv) -> Layout:
         ("params", _aligned(env.params or _NO_PARAMS)),
         ("limit", "i8"),
         ("check_finite", "?"),
+        ("next_step", "?"),
         ("low", low.dtype, (max(low.size, 1),)),
         ("high", high.dtype, (max(high.size, 1),)),
     ]

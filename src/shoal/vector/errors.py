@@ -70,6 +70,10 @@ class NotFinite(EnvFault):
     """NaN or infinity in an observation or a reward."""
 
 
+class OutOfRange(EnvFault):
+    """A choice in an observation (Discrete, MultiDiscrete) that its space does not have."""
+
+
 class ShapeError(EnvFault):
     """An observation, action or reward of the wrong shape; nothing is broadcast."""
 
@@ -91,6 +95,15 @@ def as_fault(error: BaseException, where: str, env: int, seed: int | None, step:
         return type(error)(f"{where}, {error.message}" if where else error.message, **place)
     name, trace = type(error).__name__, "".join(traceback.format_exception(error))
     return EnvRaised(f"{name} {where}: {text_of(error)}", kind=name, worker_traceback=trace, **place)
+
+
+def repeated(fault: EnvFault, cure: str = "close it and make a new one") -> EnvFault:
+    """What a batch says that has stopped at this fault."""
+    return type(fault)(
+        f"this batch has stopped, {cure}. It stopped at: {fault.message}",
+        env=fault.env, pid=fault.pid, seed=fault.seed, step=fault.step,
+        kind=fault.kind, worker_traceback=fault.worker_traceback,
+    )  # fmt: skip
 
 
 def too_many_restarts(count: int, window: str, allowed: int, last: EnvFault) -> TooManyRestarts:

@@ -31,14 +31,15 @@ class Moment:
     started: Array  # int64[N]
     elapsed: Array  # int64[N]
     seeding: dict[str, Array]
+    over: Array | None  # bool[N]: only a reset is left to come (NEXT_STEP); None in SAME_STEP
     observations: list[Array]
 
 
 class History:
     """Actions per slice and step, back to the beginning of the oldest unfinished episode."""
 
-    def __init__(self, block: Block, slices: Sequence[slice]) -> None:
-        self.block, self.slices = block, slices
+    def __init__(self, block: Block, slices: Sequence[slice], next_step: bool = False) -> None:
+        self.block, self.slices, self.next_step = block, slices, next_step
         self.steps: list[list[list[Array]]] = [[] for _ in slices]  # per slice, per step, per leaf
         self.started = np.zeros(block.num_envs, np.int64)  # where in its slice's list an episode begins
         self.mark: Moment | None = None
@@ -85,6 +86,7 @@ class History:
             started=self.started.copy(),
             elapsed=block.elapsed.copy(),
             seeding={name: getattr(block, name).copy() for name in _SEEDING},
+            over=block.terminated | block.truncated if self.next_step else None,
             observations=[array.copy() for array in block.observations],
         )
 
@@ -103,6 +105,8 @@ class History:
                 for leaf, kept in enumerate(actions):
                     kept += [row[leaf][index - rows.start] for row in steps[start:length]]
         state = {**moment.seeding, "action_counts": counts}
+        if moment.over is not None:
+            state["over"] = moment.over
         for leaf, kept in enumerate(actions):
             shape, dtype = block.actions[leaf].shape[1:], block.actions[leaf].dtype
             state[f"actions.{leaf}"] = np.array(kept, dtype).reshape(len(kept), *shape)
@@ -115,8 +119,13 @@ class History:
         block = self.block
         if state["episodes"].shape != (block.num_envs,):
             raise ValueError(f"the state is of {len(state['episodes'])} environments, this batch has {block.num_envs}")
+        if ("over" in state) != self.next_step:
+            modes = ("next_step", "same_step") if "over" in state else ("same_step", "next_step")
+            raise ValueError(f"the state is of a batch with autoreset_mode {modes[0]}, this one has {modes[1]}")
         for name in _SEEDING:
             getattr(block, name)[:] = state[name]
+        block.terminated[:] = False
+        block.truncated[:] = state["over"] & (state["action_counts"] >= 0) if self.next_step else False
         counts = np.maximum(state["action_counts"], 0)
         ends = np.cumsum(counts)
         leaves = [state[f"actions.{leaf}"] for leaf in range(len(block.actions))]

@@ -53,8 +53,8 @@ def not_finite(values: Any) -> Any:
 
 
 def step_one(slots: Any, i: Any, action: Any, obs: Any, mask: Any, final_obs: Any, final_mask: Any, config: Any) -> Any:
-    """Step environment i and, where its episode ends, begin the next: (reward, terminated, truncated,
-    finite).
+    """Step environment i and, where its episode ends, begin the next, at once or (NEXT_STEP) in the next step:
+    (reward, terminated, truncated, finite).
 
     `obs` and `mask` are environment i's rows; the final rows are written only when an episode ends. A final
     observation that is not finite leaves the environment as it is, for the error message to look at; the
@@ -67,13 +67,24 @@ def step_one(slots: Any, i: Any, action: Any, obs: Any, mask: Any, final_obs: An
     slot.clock += 1
     truncated = (not terminated) and 0 < config.limit <= slot.clock
     finite = True
-    if terminated or truncated:
+    if (terminated or truncated) and config.next_step:
+        slot.over = True
+    elif terminated or truncated:
         env_observe(slot.state, final_obs, final_mask, config.params)
         finite = not config.check_finite or not_finite(final_obs) == 0
         if finite:
             reset_one(slots, i, config)
     env_observe(slots[i].state, obs, mask, config.params)
     return reward, terminated, truncated, finite
+
+
+def reset_instead(
+    slots: Any, i: Any, obs: Any, mask: Any, rewards: Any, terminated: Any, truncated: Any, config: Any
+) -> None:
+    """The step of an environment whose episode has ended (NEXT_STEP): begin the next one, whatever the action."""
+    reset_one(slots, i, config)
+    env_observe(slots[i].state, obs[i], mask[i], config.params)
+    rewards[i], terminated[i], truncated[i] = 0, False, False
 
 
 def wrong_actions(actions: Any, config: Any) -> Any:
@@ -115,8 +126,11 @@ def step_range(
         low = ~low
     elif wrong_actions(actions, config) > 0:
         return WRONG_ACTION
-    ended = 0
+    ended, next_step = 0, config.next_step
     for i in range(low, high):
+        if next_step and slots[i].over:
+            reset_instead(slots, i, obs, mask, rewards, terminated, truncated, config)
+            continue
         reward, is_terminated, is_truncated, finite = step_one(
             slots, i, actions[i], obs[i], mask[i], final_obs[i], final_mask[i], config
         )
@@ -159,10 +173,14 @@ def cuda_step(
     """`step_range` on a GPU, one thread an environment. Actions are not checked; `finite` is bool[N]."""
     i = CUDA_GRID(1)  # type: ignore[operator]
     if i < slots.shape[0]:
-        reward, is_terminated, is_truncated, is_finite = step_one(
-            slots, i, actions[i], obs[i], mask[i], final_obs[i], final_mask[i], configs[0]
-        )
-        rewards[i], terminated[i], truncated[i] = reward, is_terminated, is_truncated
+        is_finite = True
+        if slots[i].over:
+            reset_instead(slots, i, obs, mask, rewards, terminated, truncated, configs[0])
+        else:
+            reward, is_terminated, is_truncated, is_finite = step_one(
+                slots, i, actions[i], obs[i], mask[i], final_obs[i], final_mask[i], configs[0]
+            )
+            rewards[i], terminated[i], truncated[i] = reward, is_terminated, is_truncated
         finite[i] = is_finite and not_finite(obs[i]) + not_finite(rewards[i : i + 1]) == 0
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from shoal.vector.errors import DtypeError, NotFinite, ShapeError, Unsupported
+from shoal.vector.errors import DtypeError, EnvFault, NotFinite, OutOfRange, ShapeError, Unsupported
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Path = tuple[Any, ...]
@@ -34,6 +34,7 @@ class Layout:
     def __init__(self, space: spaces.Space[Any], what: str = "observation") -> None:
         self.space, self.what = space, what
         self.leaves: list[tuple[Path, tuple[int, ...], np.dtype[Any]]] = []
+        self._choices: list[tuple[int, Array, Array]] = []  # leaves that are choices: (leaf, lowest, highest)
         self._collect(space, ())
         self.is_single = isinstance(space, _LEAVES)
 
@@ -47,6 +48,9 @@ class Layout:
         elif isinstance(space, _LEAVES):
             # By its name: a dtype that was pickled equals NumPy's own but is not that object, and `is` is faster.
             self.leaves.append((path, tuple(space.shape or ()), np.dtype(np.dtype(space.dtype).str)))
+            if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+                low, count = np.asarray(space.start), space.n if isinstance(space, spaces.Discrete) else space.nvec
+                self._choices.append((len(self.leaves) - 1, low, low + (np.asarray(count) - 1).astype(low.dtype)))
         else:
             raise Unsupported(
                 f"a space of type {type(space).__name__} at {self._name(path)} cannot be laid out as arrays. Expected "
@@ -84,7 +88,7 @@ class Layout:
                 try:
                     part = part[key]
                 except (KeyError, IndexError, TypeError) as error:
-                    raise ShapeError(f"expected {self._name(path)}, got {_describe(value)}") from error
+                    raise ShapeError(f"expected {self._name(path)}, got {describe(value)}") from error
             parts.append(part)
         return parts
 
@@ -97,30 +101,50 @@ class Layout:
             array[index] = part
 
     def check_finite(self, rows: Sequence[Array], what: str) -> None:
-        """Raise NotFinite, with `.row` set to the first offending row, if any float is NaN or infinite."""
+        """Raise NotFinite or OutOfRange, with `.row` set to the first offending row, where a float is NaN, infinite or
+        beyond float32 (a learner's type), or a choice is none of its space's."""
         for array, (path, _, dtype) in zip(rows, self.leaves, strict=True):
             if dtype.kind != "f" or all_finite(array):
                 continue
-            row = int(np.argwhere(~np.isfinite(array))[0][0])
-            error = NotFinite(f"{what} {self._name(path)} is not finite: {_describe(array[row])}")
-            error.row = row  # type: ignore[attr-defined]
-            raise error
+            wide = dtype.itemsize > 4
+            row = int(np.argwhere(~(np.abs(array) <= FLOAT32_MAX if wide else np.isfinite(array)))[0][0])
+            finite = "finite as float32" if np.isfinite(array[row]).all() else "finite"
+            raise _of_row(NotFinite(f"{what} {self._name(path)} is not {finite}: {describe(array[row])}"), row)
+        for leaf, low, high in self._choices:
+            array = rows[leaf]
+            wrong = (array < low) | (array > high)
+            if wrong.any():
+                row = int(np.argwhere(wrong)[0][0])
+                raise _of_row(
+                    OutOfRange(
+                        f"{what} {self._name(self.leaves[leaf][0])} is none of its space: expected "
+                        f"{low.tolist()} to {high.tolist()}, got {array[row].tolist()}"
+                    ),
+                    row,
+                )
 
     def _name(self, path: Path) -> str:
         return f"the {self.what} part " + "/".join(map(str, path)) if path else f"the {self.what}"
 
 
 def all_finite(array: Array) -> bool:
-    """Whether a float array holds neither NaN nor infinity."""
-    # The sum of squares is one fast pass without a temporary, and NaN or infinity always survives it. That it
-    # may overflow only means a second look.
+    """Whether a float array holds neither NaN nor infinity nor what float32 would make infinity of."""
+    # The sum of squares is one fast pass without a temporary, and NaN or infinity always survives it. That it is large
+    # or overflows only means a second look.
     flat = array.reshape(-1)
-    return bool(np.isfinite(np.vdot(flat, flat)) or np.isfinite(flat).all())
+    if array.dtype.itemsize <= 4:
+        return bool(np.isfinite(np.vdot(flat, flat)) or np.isfinite(flat).all())
+    return bool(np.vdot(flat, flat) <= 1e76 or (np.abs(flat) <= FLOAT32_MAX).all())
+
+
+def _of_row(error: EnvFault, row: int) -> EnvFault:
+    error.row = row  # type: ignore[attr-defined]
+    return error
 
 
 def conform(part: Any, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """The slow path of a check: convert what may be converted, refuse the rest."""
-    expected = f"expected {name} of dtype {dtype} and shape {shape}, got {_describe(part)}"
+    expected = f"expected {name} of dtype {dtype} and shape {shape}, got {describe(part)}"
     if part is None or isinstance(part, str | bytes):
         raise DtypeError(expected)
     try:
@@ -132,14 +156,14 @@ def conform(part: Any, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) 
         raise DtypeError(f"{expected}; cast it in the environment if {array.dtype} -> {dtype} is meant")
     if array.shape != shape:
         raise ShapeError(
-            f"expected {name} of shape {shape}, got shape {array.shape} ({_describe(part)}); nothing is broadcast"
+            f"expected {name} of shape {shape}, got shape {array.shape} ({describe(part)}); nothing is broadcast"
         )
     with np.errstate(over="ignore"):
         cast = array.astype(dtype)
     if dtype.kind == "f" and not np.array_equal(np.isfinite(cast), np.isfinite(array)):
-        raise DtypeError(f"{name} overflows {dtype}: {_describe(part)}")
+        raise DtypeError(f"{name} overflows {dtype}: {describe(part)}")
     if dtype.kind in "iu" and not np.array_equal(cast, array):
-        raise DtypeError(f"{name} does not fit {dtype}: {_describe(part)}")
+        raise DtypeError(f"{name} does not fit {dtype}: {describe(part)}")
     return cast
 
 
@@ -152,10 +176,10 @@ def check_scalar(value: Any, what: str) -> float:
         try:
             return float(value)
         except OverflowError:
-            raise DtypeError(f"{what} overflows float64: {_describe(value)}") from None
+            raise DtypeError(f"{what} overflows float64: {describe(value)}") from None
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        raise ShapeError(f"expected {what} as one number, got shape {value.shape} ({_describe(value)})")
-    raise DtypeError(f"expected {what} as one number, got {_describe(value)}")
+        raise ShapeError(f"expected {what} as one number, got shape {value.shape} ({describe(value)})")
+    raise DtypeError(f"expected {what} as one number, got {describe(value)}")
 
 
 def check_flag(value: Any, what: str) -> bool:
@@ -166,16 +190,17 @@ def check_flag(value: Any, what: str) -> bool:
         return bool(value)
     if isinstance(value, np.ndarray) and value.shape == () and value.dtype.kind == "b":
         return bool(value)
-    raise DtypeError(f"expected {what} as True or False, got {_describe(value)}")
+    raise DtypeError(f"expected {what} as True or False, got {describe(value)}")
 
 
 def check_info(value: Any) -> dict[str, Any]:
     """An info as a dict."""
     if isinstance(value, Mapping):
         return dict(value)
-    raise DtypeError(f"expected the info as a dict, got {_describe(value)}")
+    raise DtypeError(f"expected the info as a dict, got {describe(value)}")
 
 
-def _describe(value: Any) -> str:
+def describe(value: Any) -> str:
+    """A value for an error message: its type, and a little of it."""
     text = repr(value)
     return f"{type(value).__name__} {text if len(text) <= 80 else text[:77] + '...'}"

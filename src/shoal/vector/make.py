@@ -11,13 +11,14 @@ from typing import Any, Literal
 
 import gymnasium as gym
 from gymnasium.envs.registration import load_env_creator
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv
 
 from shoal.vector.choose import Measured, choose, step_cost_s
 from shoal.vector.chunk import EnvFactory
 from shoal.vector.errors import EnvRaised
 from shoal.vector.foreign import Maker, find_spec, import_all, load_wrapper, module_of
 from shoal.vector.launch import usable_cores
+from shoal.vector.own import parse_autoreset
 from shoal.vector.process import ProcessVectorEnv
 from shoal.vector.seeding import Stream
 from shoal.vector.serial import SerialVectorEnv
@@ -44,6 +45,7 @@ def make_vec(
     env_kwargs: dict[str, Any] | None = None,
     imports: Sequence[str] = (),
     wrappers: Sequence[str] = (),
+    autoreset_mode: str | AutoresetMode = "same_step",
     say: Callable[[str], None] = lambda text: None,
 ) -> VectorEnv[Any, Any, Any]:
     """N environments behind one Gymnasium VectorEnv.
@@ -51,8 +53,9 @@ def make_vec(
     `env` is a Gymnasium id (or `module:id`), a function that makes one environment (sent to workers with cloudpickle),
     a list of such functions, a CompiledEnv, or a VectorEnv, which is passed through as it is. With an id, `imports`
     are modules to import first, here and in workers, and `wrappers` (`module:Class`) go around each environment.
-    Workers have `step_timeout_s` for a step and `build_timeout_s` to build one environment. `say` hears what was
-    chosen and why.
+    With autoreset_mode "same_step" an episode that has ended begins anew at once (its last observation is in
+    `infos["final_obs"]`), with "next_step" in the step after, as Gymnasium's observation wrappers ask for. Workers have
+    `step_timeout_s` for a step and `build_timeout_s` to build one environment. `say` hears what was chosen and why.
 
     >>> envs = make_vec("CartPole-v1", 4, backend="serial")
     >>> observations, infos = envs.reset(seed=0)
@@ -64,6 +67,7 @@ def make_vec(
         raise ValueError(f"expected a backend of {', '.join(BACKENDS)}, got {backend!r}")
     if num_envs < 1:
         raise ValueError(f"expected at least 1 environment, got {num_envs}")
+    mode = parse_autoreset(autoreset_mode)
     if wrappers and (not isinstance(env, str) or _is_compiled(env)):
         what = "steps all its environments at once" if isinstance(env, str) else "is no id: wrap inside the function"
         raise ValueError(f"--wrapper goes around each environment of a Gymnasium id; {name_of(env)} {what}")
@@ -76,6 +80,9 @@ def make_vec(
             raise ValueError(
                 f"{name_of(env)} steps all its environments at once: expected --backend auto, got {backend}"
             )
+        _check_compiled(name_of(env), on_fault, slices)
+        if mode != AutoresetMode.SAME_STEP:
+            raise ValueError(f"{name_of(env)} counts every step, also those that only reset: it has same_step only")
         batched: VectorEnv[Any, Any, Any] = env.make_vector(num_envs, threads=_count(env_threads), stream=stream)
         say(f"backend compiled: all {num_envs} environments step in one call, {_count(env_threads)} thread(s)")
         return batched
@@ -83,9 +90,10 @@ def make_vec(
         if backend not in ("auto", "compiled"):
             name = name_of(env)
             raise ValueError(f"{name} is a compiled environment: expected --backend compiled or auto, got {backend}")
+        _check_compiled(name_of(env), on_fault, slices)
         say(f"backend compiled: {name_of(env)} is a compiled environment, {env_threads} thread(s)")
         with _in_plain_words(env, env_kwargs):
-            return _make_compiled(env, num_envs, env_threads, stream, env_kwargs or {})
+            return _make_compiled(env, num_envs, env_threads, stream, mode, env_kwargs or {})
     if backend == "compiled":
         raise ValueError(
             f"{name_of(env)} is not a compiled environment. Use --backend auto, serial, process or split, or write it "
@@ -97,6 +105,7 @@ def make_vec(
         "on_fault": on_fault,
         "max_restarts": max_restarts,
         "restart_window": restart_window,
+        "autoreset_mode": mode,
     }
 
     def serial() -> VectorEnv[Any, Any, Any]:
@@ -245,13 +254,34 @@ def _is_compiled(env: Any) -> bool:
     return isinstance(env, module.CompiledEnv) or (isinstance(env, type) and issubclass(env, module.CompiledEnv))
 
 
+def _check_compiled(env: Any, on_fault: str, slices: str) -> None:
+    """Options that mean nothing where one call steps all are refused, not ignored."""
+    if on_fault != "fail":
+        raise ValueError(f"{env} is compiled, none of its environments can be rebuilt: expected --on-fault fail")
+    if slices == "ready":
+        raise ValueError(f"{env} is compiled, all its environments are ready at once: expected --slices lockstep")
+
+
 def _make_compiled(
-    env: Any, num_envs: int, threads: int | Literal["auto"], stream: Stream, kwargs: dict[str, Any]
+    env: Any,
+    num_envs: int,
+    threads: int | Literal["auto"],
+    stream: Stream,
+    mode: AutoresetMode,
+    kwargs: dict[str, Any],
 ) -> VectorEnv[Any, Any, Any]:
     if isinstance(env, str):
-        mode = "vector_entry_point"
-        return gym.make_vec(env, num_envs, vectorization_mode=mode, threads=threads, stream=stream, **kwargs)
+        if mode != AutoresetMode.SAME_STEP:
+            entry_point: Any = find_spec(env).vector_entry_point
+            maker = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
+            if "autoreset_mode" not in inspect.signature(maker).parameters:
+                raise ValueError(f"{env} has autoreset_mode same_step only")
+            kwargs = {**kwargs, "autoreset_mode": mode}
+        batch = gym.make_vec(
+            env, num_envs, vectorization_mode="vector_entry_point", threads=threads, stream=stream, **kwargs
+        )
+        return batch
     from shoal.vector.compiled import CompiledVectorEnv
 
     one = env(**kwargs) if isinstance(env, type) else env
-    return CompiledVectorEnv(one, num_envs, threads=threads, stream=stream)
+    return CompiledVectorEnv(one, num_envs, threads=threads, stream=stream, autoreset_mode=mode)

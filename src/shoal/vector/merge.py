@@ -29,9 +29,9 @@ def add_info(merged: dict[str, Any], info: dict[str, Any], index: int, num_envs:
             mask = merged[f"_{key}"] = np.zeros(num_envs, np.bool_)
         if isinstance(value, dict) and (old is None or isinstance(old, dict)):
             merged[key] = add_info(old or {}, value, index, num_envs)
-        elif isinstance(old, dict):
-            raise TypeError(f"the info {key!r} is a dict in one environment and {value!r} in environment {index}")
         else:
+            if isinstance(old, dict):  # here a dict, there none
+                old = _dicts(old, mask)
             array = _fresh(value, num_envs) if old is None else old
             if not _fits(value, array):
                 array = _as_objects(array, mask)
@@ -47,6 +47,18 @@ def _fresh(value: Any, num_envs: int) -> Array:
     if isinstance(value, np.ndarray):
         return np.zeros((num_envs, *value.shape), value.dtype)
     return np.full(num_envs, None, object)
+
+
+def _dicts(merged: dict[str, Any], mask: Array) -> Array:
+    """Merged dicts as those of each environment again."""
+    objects = np.full(len(mask), None, object)
+    for index in np.flatnonzero(mask):
+        objects[index] = {
+            key: _dicts(value, merged[f"_{key}"])[index] if isinstance(value, dict) else value[index]
+            for key, value in merged.items()
+            if f"_{key}" in merged and merged[f"_{key}"][index]
+        }
+    return objects
 
 
 def _fits(value: Any, array: Array) -> bool:

@@ -21,6 +21,7 @@ from multiprocessing import util
 from typing import Any
 
 import cloudpickle
+from gymnasium.vector import AutoresetMode
 
 from shoal.vector import worker as protocol
 from shoal.vector.batch import BatchVectorEnv, News, check_policy, cut
@@ -30,6 +31,7 @@ from shoal.vector.errors import EnvFault, EnvTimeout, WorkerDied
 from shoal.vector.frames import fault_from_data, unpack
 from shoal.vector.launch import safe_start_method, usable_cores
 from shoal.vector.layout import Array
+from shoal.vector.own import parse_autoreset
 from shoal.vector.remote import Remote, end_all
 from shoal.vector.seeding import Stream
 
@@ -64,12 +66,14 @@ class ProcessVectorEnv(BatchVectorEnv):
         max_restarts: int = 10,
         restart_window: int = 10_000,
         check_finite: bool = True,
+        autoreset_mode: str | AutoresetMode = "same_step",
     ) -> None:
         self._workers: list[Remote] = []
         self.factories, self.on_fault = list(factories), on_fault
         self.step_timeout_s, self.start_timeout_s = step_timeout_s, start_timeout_s
         num_envs = len(self.factories)
         check_policy(on_fault, max_restarts, restart_window)
+        mode = parse_autoreset(autoreset_mode)
         _check_options(num_envs, workers, slices, step_timeout_s, start_timeout_s)
         self._context = multiprocessing.get_context(safe_start_method(start_method))
         count = min(workers or usable_cores(), num_envs - self._here)
@@ -84,6 +88,7 @@ class ProcessVectorEnv(BatchVectorEnv):
             "restart": on_fault == "restart",
             "max_restarts": max_restarts,
             "check_finite": check_finite,
+            "next_step": mode == AutoresetMode.NEXT_STEP,
             "look_s": self._workers_look_s if count + (self._here > 0) <= usable_cores() else 0.0,
         }
         # At exit before multiprocessing joins its children: an environment that ignores SIGTERM would hang that.
@@ -106,11 +111,14 @@ class ProcessVectorEnv(BatchVectorEnv):
                 stream=stream,
                 max_restarts=max_restarts,
                 restart_window=restart_window,
+                autoreset_mode=mode,
                 metadata=known["metadata"],
+                render_mode=known["render_mode"],
                 spec=known["spec"],
             )
             self._serving = [[w for w in self._workers if part in w.step_bytes] for part in range(len(parts))]
             self._dropped: set[str] = set()
+            self._attributes: dict[str, Sequence[Any]] = {}  # set by the caller: a new worker gets them
             self._late = False
             for one in self._workers:
                 self._share(one)
@@ -261,19 +269,26 @@ class ProcessVectorEnv(BatchVectorEnv):
         """`getattr(env, name)` of every environment, called if it can be called."""
         self._check_usable()
         self._check_at_rest("call")
-        values: dict[int, Any] = {}
-        mistakes: list[EnvFault] = []
         with self._failing():
             self._tell_all(protocol.CALL, cloudpickle.dumps((name, args, kwargs)))
-            frames = [(one, one.wait(self.step_timeout_s, f"in call({name!r})") or {}) for one in self._workers]
-        for one, frame in frames:
-            if "mistake" in frame:
-                mistakes.append(fault_from_data(frame["mistake"]))
-            else:
-                values.update(zip(one.environments, cloudpickle.loads(frame["value"]), strict=True))
-        if mistakes:
-            raise mistakes[0]
+            frames = [one.wait(self.step_timeout_s, f"in call({name!r})") or {} for one in self._workers]
+        _raise_mistakes(frames)
+        values: dict[int, Any] = {}
+        for one, frame in zip(self._workers, frames, strict=True):
+            values.update(zip(one.environments, cloudpickle.loads(frame["value"]), strict=True))
         return tuple(values[index] for index in sorted(values))
+
+    def _do_set_attr(self, name: str, values: Sequence[Any]) -> None:
+        payloads = [self._values_for(one, name, values) for one in self._workers]  # before anyone is told: may fail
+        with self._failing():
+            for one, payload in zip(self._workers, payloads, strict=True):
+                one.tell(protocol.SET_ATTR, payload)
+            frames = [one.wait(self.step_timeout_s, f"in set_attr({name!r})") or {} for one in self._workers]
+        _raise_mistakes(frames)
+        self._attributes[name] = values
+
+    def _values_for(self, one: Remote, name: str, values: Sequence[Any]) -> bytes:
+        return bytes(cloudpickle.dumps((name, [[values[index] for index in _indices(rows)] for _, rows in one.parts])))
 
     def _tell_all(self, command: int, payload: bytes) -> None:
         for one in self._workers:
@@ -324,14 +339,17 @@ class ProcessVectorEnv(BatchVectorEnv):
         if self.block.rollout:
             self._share_rollout(one)
             one.wait(self.start_timeout_s, "while memory was shared")
-        block.reset_mask[:] = False
-        for _, rows in one.parts:
+        for name, values in self._attributes.items():
+            one.tell(protocol.SET_ATTR, self._values_for(one, name, values))
+            _raise_mistakes([one.wait(self.step_timeout_s, f"in set_attr({name!r})") or {}])
+        for _, rows in one.parts:  # the other workers may be reading theirs
             block.reset_mask[rows] = True
         one.tell(protocol.RESET, cloudpickle.dumps(None))
         try:
             one.wait(self.step_timeout_s, "in the reset after a restart")
         finally:
-            block.reset_mask[:] = asked
+            for _, rows in one.parts:
+                block.reset_mask[rows] = asked[rows]
         for _, rows in one.parts:
             block.rewards[rows], block.terminated[rows] = 0.0, False
             block.truncated[rows], block.restarted[rows] = True, True
@@ -402,6 +420,17 @@ def _check_options(
         raise ValueError(f"expected slices as one of {', '.join(SLICES)}, got {slices!r}")
     if not step_timeout_s > 0 or not start_timeout_s > 0:
         raise ValueError(f"expected timeouts above 0 s, got {step_timeout_s} and {start_timeout_s}")
+
+
+def _indices(rows: slice) -> range:
+    return range(rows.start, rows.stop)
+
+
+def _raise_mistakes(frames: Sequence[dict[str, Any]]) -> None:
+    """Of what workers answered to something the user called: the first complaint."""
+    for frame in frames:
+        if "mistake" in frame:
+            raise fault_from_data(frame["mistake"])
 
 
 def _owned(number: int, count: int, parts: list[slice], by_readiness: bool, here: int) -> list[tuple[int, slice]]:

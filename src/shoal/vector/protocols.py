@@ -16,7 +16,7 @@ from shoal.vector.layout import Array
 
 
 class TrainingEnv(VectorEnv[Any, Any, Any]):
-    """A vector environment with more to offer; every part has a default. Autoreset is SAME_STEP where `final_obs` is.
+    """A vector environment with more to offer; every part has a default.
 
     >>> parts_of(VectorEnv()).resumable, parts_of(TrainingEnv()).features_version
     (False, None)

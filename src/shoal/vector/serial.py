@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
+from gymnasium.vector import AutoresetMode
 
 from shoal.vector.batch import BatchVectorEnv, News, check_policy, cut
 from shoal.vector.block import Block
 from shoal.vector.chunk import Chunk, EnvFactory, Infos, close_all, first_environment, take_faults, whole
 from shoal.vector.errors import EnvFault
+from shoal.vector.own import parse_autoreset
 from shoal.vector.seeding import Stream
 
 
@@ -37,14 +38,14 @@ class SerialVectorEnv(BatchVectorEnv):
         max_restarts: int = 10,
         restart_window: int = 10_000,
         check_finite: bool = True,
+        autoreset_mode: str | AutoresetMode = "same_step",
     ) -> None:
         self.chunks: list[Chunk] = []
         if not factories:
             raise ValueError("expected at least one environment, got none")
         check_policy(on_fault, max_restarts, restart_window)
         first_env = first_environment(factories[0])
-        # The environment's own action space is about to be quickened: the batch has one of its own.
-        block = Block(len(factories), first_env.observation_space, copy.deepcopy(first_env.action_space))
+        block = Block(len(factories), first_env.observation_space, first_env.action_space)
         block.clear()
         super().__init__(
             block,
@@ -52,7 +53,9 @@ class SerialVectorEnv(BatchVectorEnv):
             stream=stream,
             max_restarts=max_restarts,
             restart_window=restart_window,
+            autoreset_mode=parse_autoreset(autoreset_mode),
             metadata=first_env.metadata,
+            render_mode=first_env.render_mode,
             spec=first_env.spec,
         )
         self._ready: list[Infos | None] = [None for _ in self.slices]  # None: not stepped, or not to the end
@@ -66,6 +69,7 @@ class SerialVectorEnv(BatchVectorEnv):
                     restart=on_fault == "restart",
                     max_restarts=max_restarts,
                     check_finite=check_finite,
+                    next_step=self.next_step,
                     first_env=first_env if part == 0 else None,
                 )
                 self.chunks.append(chunk)
@@ -101,6 +105,10 @@ class SerialVectorEnv(BatchVectorEnv):
         """`getattr(env, name)` of every environment, called if it can be called."""
         self._check_usable()
         return tuple(value for chunk in self.chunks for value in chunk.call(name, args, kwargs))
+
+    def _do_set_attr(self, name: str, values: Sequence[Any]) -> None:
+        for chunk in self.chunks:
+            chunk.set_attr(name, values[chunk.rows])
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close every environment; the first fault is raised when all have been closed."""

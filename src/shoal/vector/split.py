@@ -11,6 +11,8 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
+from gymnasium.vector import AutoresetMode
+
 from shoal.vector.batch import News
 from shoal.vector.chunk import Chunk, EnvFactory, Infos, whole
 from shoal.vector.errors import EnvFault
@@ -40,6 +42,7 @@ class SplitVectorEnv(ProcessVectorEnv):
         max_restarts: int = 10,
         restart_window: int = 10_000,
         check_finite: bool = True,
+        autoreset_mode: str | AutoresetMode = "same_step",
     ) -> None:
         num_envs = len(factories)
         if num_envs < 2:
@@ -60,12 +63,15 @@ class SplitVectorEnv(ProcessVectorEnv):
             start_timeout_s=start_timeout_s,
             on_fault=on_fault,
             restart_window=restart_window,
+            autoreset_mode=autoreset_mode,
             **common,
         )
         self._ready: Infos | None = None  # of the step here; None: not stepped, or not to the end
         ours, restart = self.factories[: self._here], on_fault == "restart"
         try:
-            self._chunk = Chunk(ours, 0, self.block, restart=restart, worker=len(self._workers), **common)
+            self._chunk = Chunk(
+                ours, 0, self.block, restart=restart, next_step=self.next_step, worker=len(self._workers), **common
+            )
         except BaseException:
             with contextlib.suppress(EnvFault):  # that the environments could not be built is what is told
                 super().close_extras()
@@ -94,6 +100,10 @@ class SplitVectorEnv(ProcessVectorEnv):
         """`getattr(env, name)` of every environment, called if it can be called."""
         there = super().call(name, *args, **kwargs)
         return (*self._chunk.call(name, args, kwargs), *there)
+
+    def _do_set_attr(self, name: str, values: Sequence[Any]) -> None:
+        super()._do_set_attr(name, values)
+        self._chunk.set_attr(name, values[self._chunk.rows])
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close the environments here, then the workers as `process` does; the first fault is raised at the end."""

@@ -18,6 +18,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from shoal.vector.errors import ShapeError
 from shoal.vector.layout import Array, Layout
+from shoal.vector.own import OwnVectorEnv
 from shoal.vector.protocols import parts_of
 
 
@@ -42,7 +43,8 @@ class Stepper:
         self.mode = autoreset_mode(env)
         # A shoal backend writes into `out` and has dense final observations; inside a wrapper it must not be bypassed.
         self._own: Any = env if parts_of(env).writes_out else None
-        self._resetting = np.zeros(env.num_envs, np.bool_)
+        self._inner = env.unwrapped if isinstance(env.unwrapped, OwnVectorEnv) else None
+        self.over = np.zeros(env.num_envs, np.bool_)  # the next step only resets (NEXT_STEP)
 
     def allocate(self, rows: int) -> list[Array]:
         """Arrays for so many rows of observations, per leaf [rows, N, *shape]: where environments can write into the
@@ -53,8 +55,13 @@ class Stepper:
     def reset(self, seed: int, out: Sequence[Array]) -> None:
         """Reset all environments; first observations go into the leaf arrays `out`."""
         observations, _ = self.env.reset(seed=seed)
-        self._resetting[:] = False
+        self.over[:] = False
         self._copy(observations, out)
+
+    def resumed(self) -> None:
+        """The environment has taken up a saved state."""
+        if self._inner is not None and self.mode == AutoresetMode.NEXT_STEP:
+            self.over = self._inner.over
 
     def step(self, actions: Any, out: Sequence[Array]) -> Outcome:
         """Step all environments; next observations go into `out`."""
@@ -79,11 +86,11 @@ class Stepper:
             if rows.size:
                 final = rows, [array[rows] for array in out]
             if self.mode == AutoresetMode.NEXT_STEP:
-                valid, self._resetting = ~self._resetting, ended
+                valid, self.over = ~self.over, ended
             elif ended.any():
                 observations, _ = self.env.reset(options={"reset_mask": ended.copy()})
                 self._copy(observations, out, ended)
-        return Outcome(rewards, terminated, truncated, valid, infos.get("restarted"), final)
+        return Outcome(rewards, terminated, truncated, valid, self._broken(slice(0, self.env.num_envs)), final)
 
     def _final_observations(self, infos: dict[str, Any], rows: Array) -> list[Array]:
         """The true last observations of episodes that were cut short, per leaf [len(rows), *shape]."""
@@ -99,15 +106,20 @@ class Stepper:
 
     def outcome(self, step: tuple[Any, Array, Array, Array, dict[str, Any]], rows: slice) -> Outcome:
         """A step of one of shoal's own backends as an Outcome."""
-        _, rewards, terminated, truncated, infos = step
+        _, rewards, terminated, truncated, _ = step
+        valid = None
+        if self.mode == AutoresetMode.NEXT_STEP:
+            valid, self.over[rows] = ~self.over[rows], terminated | truncated
         if not truncated.any():
-            return Outcome(rewards, terminated, truncated, None, None, None)
+            return Outcome(rewards, terminated, truncated, valid, None, None)
         local = np.flatnonzero(truncated & ~terminated)
         finals = self.layout.take_apart(self._own.final_obs)
-        broken = infos["restarted"][rows] if "restarted" in infos else None
-        return Outcome(
-            rewards, terminated, truncated, None, broken, (local, [array[local + rows.start] for array in finals])
-        )
+        final = local, [array[local + rows.start] for array in finals]
+        return Outcome(rewards, terminated, truncated, valid, self._broken(rows), final)
+
+    def _broken(self, rows: slice) -> Array | None:
+        restarted = None if self._inner is None else self._inner.restarted
+        return restarted[rows] if restarted is not None and restarted[rows].any() else None
 
     def _copy(self, observations: Any, out: Sequence[Array], rows: Array | None = None) -> None:
         for part, array in zip(self.layout.take_apart(observations), out, strict=True):

@@ -44,6 +44,7 @@ class Team:
 
     def __init__(self, step: Any, arguments: tuple[Any, ...], total: int, count: int) -> None:
         self._lead, self._follow = _parts(step)
+        self._seen = _seen()
         self._examples = self._arguments = arguments
         self._control = np.zeros(_LINE * count + _CHANGING, np.int64)
         edges = [total * k // count for k in range(count + 1)]
@@ -90,7 +91,8 @@ class Team:
         while True:
             try:
                 for k, thread in enumerate(self._threads, 1):
-                    while self._control[_LINE * k + _DONE] != self._control[_TURN]:
+                    # Seen by an atomic load, so that on every kind of processor what it wrote is seen too.
+                    while self._seen(self._control, _LINE * k + _DONE) != self._control[_TURN]:
                         if not thread.is_alive():
                             raise RuntimeError(
                                 "the threads of this environment are gone: a forked process does not inherit them. "
@@ -126,6 +128,21 @@ class Team:
                 control[_LINE * k + _DONE] = control[_TURN]
                 continue
             self._wake[k].acquire()
+
+
+@functools.cache
+def _seen() -> Callable[..., int]:
+    """A word of `control` by an atomic load, from Python."""
+    numba: Any = importlib.import_module("numba")
+    load = importlib.import_module("shoal.vector.atomics").load
+
+    def seen(control: Any, at: Any) -> Any:
+        return load(control, at)
+
+    dispatcher: Any = numba.njit(seen, nogil=True, _nrt=False)
+    dispatcher.compile((numba.int64[::1], numba.int64))
+    dispatcher.disable_compile()
+    return dispatcher  # type: ignore[no-any-return]
 
 
 @functools.cache

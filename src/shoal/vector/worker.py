@@ -20,7 +20,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from multiprocessing import forkserver
 from types import FrameType
 from typing import Any
@@ -35,7 +36,7 @@ from shoal.vector.frames import DONE, fault_to_data, pack, read_payload, send_fr
 from shoal.vector.lookout import Lookout
 from shoal.vector.seeding import Stream
 
-RESET, REPLAY, CALL, CLOSE, ROLLOUT, STEP = 0, 1, 2, 3, 4, 16  # a byte >= STEP steps slice (byte - STEP)
+RESET, REPLAY, CALL, CLOSE, ROLLOUT, SET_ATTR, STEP = 0, 1, 2, 3, 4, 5, 16  # a byte >= STEP steps slice (byte - STEP)
 
 
 class _Leave(BaseException):
@@ -80,6 +81,7 @@ def _work(connection: socket.socket, first: int, job: bytes) -> None:
                 restart=options["restart"],
                 max_restarts=options["max_restarts"],
                 check_finite=options["check_finite"],
+                next_step=options["next_step"],
                 worker=options["worker"],
                 first_env=first_env if part == 0 else None,
             )
@@ -87,7 +89,8 @@ def _work(connection: socket.socket, first: int, job: bytes) -> None:
         ]
         if hasattr(os, "SCHED_BATCH"):
             # A worker that is woken must not push the parent off its core before the other workers are woken too.
-            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+            with contextlib.suppress(OSError):  # a sandbox may forbid it; it only makes waking faster
+                os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         gc.freeze()  # what lives now lives for ever: keep the collector from walking it
         connection.sendall(DONE)
         _serve(connection, chunks, options["look_s"])
@@ -129,6 +132,8 @@ def _serve(connection: socket.socket, chunks: list[Chunk], look_s: float) -> Non
             os.write(fd, DONE)
         elif code == CALL:
             send_frame(connection, _call(chunks, *cloudpickle.loads(read_payload(connection))))
+        elif code == SET_ATTR:
+            send_frame(connection, _set_attr(chunks, *cloudpickle.loads(read_payload(connection))))
         else:
             fault = close_all(chunks)
             send_frame(connection, {"error": fault_to_data(fault)} if fault else {})
@@ -154,6 +159,15 @@ def _call(chunks: list[Chunk], name: str, args: tuple[Any, ...], kwargs: dict[st
         return {"mistake": fault_to_data(as_fault(error, f"in call({name!r})", chunks[0].first, None, None))}
 
 
+def _set_attr(chunks: list[Chunk], name: str, values: list[list[Any]]) -> dict[str, Any]:
+    try:
+        for chunk, own in zip(chunks, values, strict=True):
+            chunk.set_attr(name, own)
+        return {}
+    except EnvFault as fault:
+        return {"mistake": fault_to_data(fault)}
+
+
 def news(infos: Infos, *chunks: Chunk) -> dict[str, Any]:
     """Infos, and the faults that the chunks survived, as plain data."""
     dropped: set[str] = set()
@@ -164,7 +178,12 @@ def news(infos: Infos, *chunks: Chunk) -> dict[str, Any]:
 
 def _spaces(env: gym.Env[Any, Any]) -> bytes:
     """What the parent must know of the environments, since it builds none itself."""
-    known = {"observation_space": env.observation_space, "action_space": env.action_space, "metadata": env.metadata}
+    known = {
+        "observation_space": env.observation_space,
+        "action_space": env.action_space,
+        "metadata": env.metadata,
+        "render_mode": env.render_mode,
+    }
     try:
         return bytes(cloudpickle.dumps({**known, "spec": env.spec}))
     except Exception:  # a spec may hold anything; the batch works without it
@@ -199,11 +218,29 @@ def _die_with_parent(connection: socket.socket, die_with_starter: bool) -> None:
         # PR_SET_PDEATHSIG: works even while an environment holds the GIL. It means the death of the thread that
         # started us, so it is asked for only where that thread lives as long as the parent.
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-    poll = select.poll()
-    poll.register(connection.fileno(), 0)  # no events asked for: wakes for a hang-up only
+    parent_is_gone = _by_asking(os.getppid()) if sys.platform == "darwin" else _by_hang_up(connection.fileno())
 
     def watch() -> None:
-        poll.poll()
+        while not parent_is_gone():
+            pass
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True, name="shoal-watch-parent").start()
+
+
+def _by_hang_up(fd: int) -> Callable[[], bool]:
+    """Sleeps until something is up with the socket: is it that the other end is closed?"""
+    poll = select.poll()
+    poll.register(fd, 0)  # no events asked for: wakes for a hang-up or an error only
+    return lambda: any(events & (select.POLLHUP | select.POLLERR) for _, events in poll.poll())
+
+
+def _by_asking(parent: int, every_s: float = 1.0) -> Callable[[], bool]:
+    """On macOS a poll without events does not report a hang-up, and may return for nothing: ask who the parent is.
+    Under forkserver that is the server, which ends when its owner does."""
+
+    def is_gone() -> bool:
+        time.sleep(every_s)
+        return os.getppid() != parent
+
+    return is_gone
