@@ -115,7 +115,7 @@ def _run(
     reason: str | None = None
     try:
         journal.console.header(
-            [f"run {run.path}", f"task {config.task}, {envs.num_envs} environments", *budget.header(), *said]
+            [f"run {run.shown}", f"task {config.task}, {envs.num_envs} environments", *budget.header(), *said]
         )
         with signals.catching(leave=getattr(envs, "kill", lambda: None)):
             learner = Learner(config, envs, network=network, interrupted=lambda: signals.received() is not None)

@@ -51,6 +51,7 @@ class Run:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.shown = shown_path(path)  # for people: as short as the folder where they stand allows
         self._lock = Lock(path / "lock")
 
     @property
@@ -82,6 +83,9 @@ class Run:
             "metrics.jsonl": b"",
             "events.jsonl": b"",
         }
+        root = root.resolve()  # an environment of this process may change the working directory
+        if root.exists() and not root.is_dir():
+            raise NotADirectoryError(f"expected --runs-dir as a folder, {root} is a file: choose another")
         root.mkdir(parents=True, exist_ok=True)
         run = cls(_claim(root, name, task))
         try:
@@ -204,6 +208,13 @@ def _claim(root: Path, name: str | None, task: str) -> Path:
             path.mkdir()
             return path
     raise FileExistsError(f"{root} already holds 9,999 runs called {stem}: choose a name")
+
+
+def shown_path(path: str | Path) -> str:
+    """A path as a person would type it: relative where it lies under the present folder."""
+    with contextlib.suppress(ValueError, OSError):
+        return str(Path(path).relative_to(Path.cwd()))
+    return str(path)
 
 
 def _shown(text: str) -> str:
