@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import resource
 import shlex
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,6 +23,7 @@ from shoal.learn.sizing import check_memory, choose_num_envs, choose_threads
 from shoal.report import write_report
 from shoal.runs.store import Run
 from shoal.runs.tracking import check_names
+from shoal.runs.usage import Clock
 from shoal.tasks import environment
 from shoal.tasks.presets import BUDGETS, auto_scaled, config_for, without_budget
 from shoal.vector.choose import step_cost_s
@@ -108,7 +107,7 @@ def _run(
     threads_before = torch.get_num_threads()
     torch.set_num_threads(choose_threads(config.ppo))
     budget = Budget.of(config)
-    clock = _Clock()
+    clock = Clock()
     envs = make_envs(config, env, said.append)
     journal = Journal(run, config, budget, stream, getattr(envs, "console_rows", ()))
     status = "finished"
@@ -258,24 +257,6 @@ def _settle(config: TrainConfig, env: Any, say: Callable[[str], None]) -> TrainC
     finally:
         probe.close()
     return config
-
-
-class _Clock:
-    """Wall and CPU seconds since it was made, workers included once they have ended."""
-
-    def __init__(self) -> None:
-        self._wall, self._cpu = time.perf_counter(), self._now()
-
-    @staticmethod
-    def _now() -> float:
-        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        return sum(usage.ru_utime + usage.ru_stime for usage in used)
-
-    def cpu_s(self) -> float:
-        return self._now() - self._cpu
-
-    def wall_s(self) -> float:
-        return time.perf_counter() - self._wall
 
 
 _make_callable(__name__)  # so that shoal.train(...) works beside `from shoal.train import ...`

@@ -9,10 +9,10 @@ import time
 from typing import Any
 
 import pytest
+from shoal.bench.usage import tree_cpu_s
 
 from shoal.bench import contest, vector
 from shoal.bench.contest import Contestant, PeerMissing, in_fresh_process, interleave, ratios
-from shoal.bench.usage import tree_cpu_s
 
 _ENV = {"cost_us": 100.0}
 

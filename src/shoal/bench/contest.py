@@ -26,8 +26,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from shoal.bench.usage import machine_busy_s, tree_cpu_s
 from shoal.runs.provenance import cores_usable
+from shoal.runs.usage import machine_busy_s, tree_cpu_s
 
 PEERS = ("stable_baselines3",)
 INSTALL_PEERS = 'pip install "shoal[peers]"'

@@ -13,7 +13,7 @@ from typing import Any
 from shoal.bench import stored
 from shoal.bench.contest import PeerMissing, in_fresh_process
 from shoal.bench.rows import Row
-from shoal.bench.usage import tree_cpu_s
+from shoal.runs.usage import tree_cpu_s
 
 NAME, TARGET, SHARE = "cartpole_solve", 475.0, 0.5
 SEEDS = (101, 102, 103, 104, 105)
