@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 import sys
@@ -17,6 +18,7 @@ from shoal import _make_callable, signals
 from shoal.budget import Budget
 from shoal.config import TrainConfig, from_dict, to_dict
 from shoal.journal import Journal
+from shoal.learn.agent import check_device
 from shoal.learn.learner import Learner
 from shoal.learn.rollout import Interrupted
 from shoal.learn.sizing import check_memory, choose_num_envs, choose_threads
@@ -24,6 +26,7 @@ from shoal.report import write_report
 from shoal.runs.store import Run
 from shoal.runs.tracking import check_names
 from shoal.runs.usage import Clock
+from shoal.runs.words import figure
 from shoal.tasks import environment
 from shoal.tasks.presets import BUDGETS, auto_scaled, config_for, without_budget
 from shoal.vector.choose import step_cost_s
@@ -49,6 +52,17 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    def lines(self) -> list[str]:
+        """For people: why it ended, and how far it came."""
+        lines = [
+            f"{self.status}: {self.reason}",
+            f"{self.steps:,} steps, {self.episodes:,} episodes, mean return of the last 100: "
+            f"{figure(self.mean_return)}; {self.wall_s:,.1f} s ({self.cpu_s:,.1f} CPU-s)",
+        ]
+        if self.restarts:
+            lines.append(f"{self.restarts} environments were restarted after faults: see {self.run}/events.jsonl")
+        return lines
 
 
 def train(
@@ -89,8 +103,11 @@ def train(
         try:
             return _run(config, run, env, network, resume is not None, reshard, said, stream or sys.stderr)
         except BaseException as error:
-            if run.status == "running":  # a resume that was refused has not gone on: it is what it was
-                run.set_status("failed", f"{type(error).__name__}: {error}"[:2000])
+            if resume is None and not run.has_begun():
+                run.remove()  # a start that was refused, or stopped before the first epoch, leaves nothing behind
+            with contextlib.suppress(OSError, ValueError):  # the error itself is what the caller must hear of
+                if run.status == "running":  # a resume that was refused has not gone on: it is what it was
+                    run.set_status("failed", f"{type(error).__name__}: {error}"[:2000])
             raise
 
 
@@ -108,22 +125,28 @@ def _run(
     torch.set_num_threads(choose_threads(config.ppo))
     budget = Budget.of(config)
     clock = Clock()
-    envs = make_envs(config, env, said.append)
-    journal = Journal(run, config, budget, stream, getattr(envs, "console_rows", ()))
+    journal = Journal(run, config, budget, stream)
+    envs: Any = None
     status = "finished"
     reason: str | None = None
+
+    def leave() -> None:
+        getattr(envs, "kill", lambda: None)()
+        journal.last_words()
+
     try:
-        journal.console.header(
-            [f"run {run.shown}", f"task {config.task}, {envs.num_envs} environments", *budget.header(), *said]
-        )
-        with signals.catching(leave=getattr(envs, "kill", lambda: None)):
+        about = f"task {config.task}, {config.vector.num_envs:,} environments"
+        journal.console.header([f"run {run.shown}", about, *budget.header(), *said])
+        envs = make_envs(config, env, journal.console.message)
+        journal.console.add_rows(getattr(envs, "console_rows", ()))
+        with signals.catching(noted=journal.say_stopping, leave=leave):
             learner = Learner(config, envs, network=network, interrupted=lambda: signals.received() is not None)
             if resuming:
                 journal.restore(learner, reshard=reshard)
                 run.set_config(to_dict(config))
                 for line in said:
                     if line.startswith("changed "):
-                        run.note({"event": "changed", "text": line})
+                        journal.note({"event": "changed", "text": line})
             else:
                 learner.start()
             journal.open(learner)
@@ -137,23 +160,21 @@ def _run(
                     journal.save_if_due(learner)
                     stop_if_asked()
             except Interrupted:
-                status, reason = "interrupted", f"signal {signals.received()}"
+                status, reason = "interrupted", f"stopped by {signals.name()}"
             journal.save(learner, last=True)
-            run.set_status(status, reason or "")
+            if status == "interrupted":
+                reason = f"{reason}, checkpoint of epoch {journal.saved_epoch} written"
+            journal.finish(status, reason or "", learner)
     finally:
         try:
-            envs.close()
+            if envs is not None:
+                envs.close()
         except EnvFault as fault:  # all is saved by now: a bad farewell is noted, not a failed run
             journal.tell(f"closing the environments failed: {fault}", event="close failed")
         journal.close()
         torch.set_num_threads(threads_before)
-    cpu_s, wall_s = clock.cpu_s(), clock.wall_s()
-    try:
-        write_report(run)
-    except (OSError, ValueError) as error:  # the run itself is done and saved
-        run.note({"event": "report failed", "text": str(error)})
     returns = learner.tracker.recent_returns
-    return Result(
+    result = Result(
         run=str(run.path),
         status=status,
         reason=reason or "",
@@ -162,10 +183,16 @@ def _run(
         episodes=learner.tracker.completed,
         mean_return=sum(returns) / len(returns) if returns else None,
         restarts=len(getattr(envs, "faults", [])),
-        cpu_s=cpu_s,
-        wall_s=wall_s,
+        cpu_s=clock.cpu_s(),
+        wall_s=clock.wall_s(),
         signal=signals.received() if status == "interrupted" else None,
     )
+    journal.console.header(result.lines())
+    try:
+        write_report(run)
+    except (OSError, ValueError) as error:  # the run itself is done and saved
+        journal.tell(f"the report could not be written: {error}", event="report failed")
+    return result
 
 
 def stop_if_asked() -> None:
@@ -241,6 +268,7 @@ def _check_changes(before: TrainConfig, after: TrainConfig, reshard: bool) -> li
 def _settle(config: TrainConfig, env: Any, say: Callable[[str], None]) -> TrainConfig:
     """Before anything is written down or started: `auto` becomes a number, and what cannot fit is refused."""
     check_names(config.run.track)
+    check_device(config.ppo.device)
     if hasattr(env, "num_envs"):
         return config.replace(num_envs=env.num_envs)
     first = env[:1] if isinstance(env, list | tuple) else env

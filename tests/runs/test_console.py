@@ -21,8 +21,8 @@ from shoal.runs.console import Console
 
 SOURCE = str(Path(shoal.runs.__file__).parents[2])
 LABELS = (
-    "epoch", "episodes done", "mean return (last 100)", "mean length (last 100)", "policy loss", "value loss",
-    "entropy", "KL", "explained variance", "completed episodes", "steps/s",
+    "epoch", "episodes in all", "mean return (last 100)", "mean length (last 100)", "policy loss", "value loss",
+    "entropy", "KL", "explained variance", "episodes of this epoch", "steps/s",
 )  # fmt: skip
 
 
@@ -51,7 +51,7 @@ def test_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
         "epoch 2 | steps 2,000 | episodes 14 | return 21.50 | length 21.5 | loss -0.012 | value 1.23e+03 "
         "| kl 0.0042 | steps/s 41,234 | left 1:15"
     )
-    assert [line[2:].split("  ")[0] for line in lines[5:]] == list(LABELS)
+    assert [line[2:].split("  ")[0] for line in lines[5:]] == [*LABELS, "return so far"]
     assert "\x1b" not in stream.getvalue()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -50,3 +51,57 @@ def test_a_file_in_place_of_the_runs_folder(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("text")
     with pytest.raises(NotADirectoryError, match=r"--runs-dir.*README\.md is a file"):
         Run.create(tmp_path / "README.md", "r", {}, "shoal train X", "X")
+
+
+def test_a_run_folder_deleted_while_it_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said, the folder is made again, and in the end it can be resumed and says the truth."""
+    from shoal.learn.learner import Learner
+
+    collect = Learner.collect
+
+    def deleting(learner: Learner) -> Any:
+        if learner.epoch == 3:
+            shutil.rmtree(tmp_path / "runs")
+        return collect(learner)
+
+    monkeypatch.setattr(Learner, "collect", deleting)
+    said, runs = io.StringIO(), str(tmp_path / "runs")
+    result = shoal.train("CartPole-v1", runs_dir=runs, name="r", epochs=6, stream=said, **TINY)
+    assert result.status == "finished"
+    assert "was deleted or moved while the run was writing to it" in said.getvalue()
+    run = Run.open("r", tmp_path / "runs")
+    assert run.status == "finished"
+    assert [row["epoch"] for row in run.metrics()] == [4, 5, 6]
+    assert any(event["event"] == "folder made again" for event in run.events())
+    assert shoal.train(resume="r", runs_dir=runs, epochs=7, stream=io.StringIO()).epochs == 7
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"device": "mps"}, RuntimeError),
+        ({"backend": "compiled"}, ValueError),
+        ({"env": lambda: 1 / 0}, Exception),
+        ({"env": lambda: (_ for _ in ()).throw(KeyboardInterrupt)}, BaseException),
+    ],
+    ids=["device", "backend", "environment", "ctrl-c"],
+)
+def test_a_start_that_is_refused_leaves_no_folder(options: Any, error: type[BaseException], tmp_path: Path) -> None:
+    """Only what was trained is kept: a wrong flag, a broken environment and an early Ctrl-C leave nothing."""
+    with pytest.raises(error):
+        shoal.train("CartPole-v1", runs_dir=str(tmp_path), stream=io.StringIO(), **{**TINY, **options})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_start_that_breaks_in_the_first_reset_leaves_no_folder(tmp_path: Path) -> None:
+    """Here the environments are built, and the folder is there already."""
+
+    class Broken(gym.Wrapper[Any, Any, Any, Any]):
+        def reset(self, **options: Any) -> Any:
+            raise KeyError("speed")
+
+    with pytest.raises(Exception, match="speed"):
+        shoal.train(
+            "Broken", env=lambda: Broken(gym.make("CartPole-v1")), runs_dir=str(tmp_path), stream=io.StringIO(), **TINY
+        )
+    assert list(tmp_path.iterdir()) == []

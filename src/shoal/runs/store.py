@@ -118,6 +118,37 @@ class Run:
         hint = f"Did you mean: {', '.join(near)}?" if near else "There is no run there yet."
         raise FileNotFoundError(f"no run {_shown(text)} in {root}, nor a run folder of that path. {hint}")
 
+    def has_begun(self) -> bool:
+        """Whether there is anything in it that a training made: rows or checkpoints."""
+        with contextlib.suppress(OSError):
+            if (self.path / "metrics.jsonl").stat().st_size > 0 or any(self.checkpoints.iterdir()):
+                return True
+        return False
+
+    def remove(self) -> None:
+        """Delete the folder and all that it holds."""
+        self.close()
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def is_there(self) -> bool:
+        """Whether the folder still is where it was opened."""
+        return os.path.isfile(self.path / "config.json")
+
+    def snapshot(self) -> dict[str, bytes]:
+        """The small files that say what the run is, to write them again should the folder be deleted."""
+        names = ("config.json", "command.txt", "machine.json", "code.json", "README.txt")
+        return {name: (self.path / name).read_bytes() for name in names if (self.path / name).is_file()}
+
+    def write_again(self, files: Mapping[str, bytes]) -> None:
+        """Make the folder again, with these files; what else it held is gone."""
+        self._lock.release()
+        for folder in (self.path, self.checkpoints, self.figures):
+            folder.mkdir(parents=True, exist_ok=True)
+        self.lock()
+        for name, data in files.items():
+            replace_atomically(self.path / name, data)
+        self.set_status("running")
+
     def set_config(self, config: Mapping[str, Any]) -> None:
         """What the run goes on with, after a resume that changed something."""
         self.lock()
