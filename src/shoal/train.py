@@ -240,7 +240,7 @@ def parse_env_kwargs(text: str) -> dict[str, Any]:
 _CHANGEABLE = {
     *("steps", "epochs", "episodes", "target_return", "runs_dir", "save_interval", "keep", "log_interval", "track"),
     *("on_save_error", "backend", "workers", "env_threads", "start_method", "step_timeout", "on_fault", "max_restarts"),
-    *("restart_window", "memory_budget_gb"),
+    *("restart_window", "memory_budget_gb", "wandb_project", "wandb_entity", "wandb_group", "wandb_tags"),
 }
 
 

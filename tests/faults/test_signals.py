@@ -96,6 +96,11 @@ def test_one_signal_saves_and_leaves(number: int, code: int, phase: str, tmp_pat
     found = checkpoint.load_latest(run / "checkpoints")
     assert found.epoch == epochs
     assert not found.skipped
+    who = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
+    said = (tmp_path / "output.txt").read_text()
+    assert f"interrupted: stopped by {who} (signal {int(number)}), checkpoint of epoch {epochs} written" in said
+    assert "Traceback" not in said
+    assert ("shoal evaluate" in said) == (epochs > 0)  # nothing to evaluate where nothing was learnt
     if phase == "rollout":
         result = train(resume=run, epochs=epochs + 1, stream=io.StringIO())
         assert (result.status, result.epochs) == ("finished", epochs + 1)
@@ -113,6 +118,9 @@ def test_second_signal_leaves_at_once(tmp_path: Path) -> None:
         assert time.monotonic() - start < 2.0
         _wait_for_empty(process.pid)
     assert checkpoint.load_latest(run / "checkpoints").epoch == 0
+    said = (tmp_path / "output.txt").read_text()
+    assert "Ctrl-C once more leaves at once" in said
+    assert "left at once, without saving: the newest checkpoint is of epoch 0" in said
 
 
 def test_fork_server_survives_what_its_owner_is_to_answer() -> None:

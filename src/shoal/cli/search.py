@@ -10,6 +10,12 @@ from typing import Any
 
 from shoal.cli.parsing import named, parse, take
 
+_ABOUT = """In which order? Pulls are trainings, chosen by a bandit; everything is kept in a folder that can be resumed.
+
+  shoal search gridworld --workflows 20
+  shoal search --resume runs/NAME --workflows 40"""
+_EXTRA = (("--resume FOLDER", "Go on with a search: its folder, or its name under --runs-dir."),)
+
 
 def search(args: list[str], as_json: bool) -> int:
     """Search over orders, or go on with a search."""
@@ -21,6 +27,8 @@ def search(args: list[str], as_json: bool) -> int:
     resume, args = take(args, "--resume")
     args = named(args, "--domain")
     given, args = take(args, "--domain")
+    if given is None and resume is None and not {"-h", "--help"} & set(args):
+        raise ValueError(f"expected a domain to search: shoal search {' | '.join(DOMAINS)}, or --resume FOLDER")
     default, known = SearchConfig(domain=given or SearchConfig.domain), {}
     if resume is not None:
         from pathlib import Path
@@ -33,7 +41,9 @@ def search(args: list[str], as_json: bool) -> int:
     both = [("search", SearchConfig), ("domain_specific", options)]
     Both = dataclasses.make_dataclass("Both", both, frozen=True, namespace={"__doc__": SearchConfig.__doc__})
     domains = "|".join(DOMAINS) if given is None and resume is None else default.domain
-    parsed: Any = parse(Both, args, f"shoal search {domains}", Both(default, options(**known)))
+    parsed: Any = parse(
+        Both, args, f"shoal search {domains}", Both(default, options(**known)), about=_ABOUT, extra=_EXTRA
+    )
 
     def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)

@@ -132,5 +132,18 @@ def from_json(raw: bytes) -> dict[str, Any]:
     return value
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; what is wrong with it is said with its name."""
+    try:
+        return from_json(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}. Restore it from a backup, or start anew") from None
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files in a folder."""
+    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
+
+
 def _refuse_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not JSON")

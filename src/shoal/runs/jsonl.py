@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -42,6 +43,18 @@ def lines(path: Path) -> list[bytes]:
         return path.read_bytes().split(b"\n")[:-1]
     except FileNotFoundError:
         return []
+
+
+def last(path: Path) -> dict[str, Any]:
+    """The last whole row, read from the end of the file; {} if there is none."""
+    size = path.stat().st_size if path.exists() else 0
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+        for most in (1 << 16, size):
+            file.seek(max(0, size - most))
+            whole = file.read().split(b"\n")[:-1]
+            if len(whole) > 1 or (whole and most >= size):
+                return from_json(whole[-1])
+    return {}
 
 
 def parse(path: Path) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from shoal.runs import jsonl, provenance
-from shoal.runs.disk import from_json, replace_atomically, sync_folder, to_json, write_new
+from shoal.runs.disk import read_json, replace_atomically, sync_folder, to_json, write_new
 from shoal.runs.lock import Lock
 
 STATUSES = ("running", "finished", "interrupted", "failed")
@@ -68,7 +68,7 @@ class Run:
 
     @property
     def config(self) -> dict[str, Any]:
-        return from_json((self.path / "config.json").read_bytes())
+        return read_json(self.path / "config.json")
 
     @classmethod
     def create(cls, root: Path, name: str | None, config: Mapping[str, Any], command: str, task: str) -> Run:
@@ -112,9 +112,9 @@ class Run:
             # os.path.isfile, unlike Path.is_file, answers False for NUL and for names that are too long.
             if os.path.isfile(path / "config.json"):
                 return cls(path.resolve())
-        known = sorted(entry.name for entry in root.iterdir()) if root.is_dir() else []
-        known = [other for other in known if os.path.isfile(root / other / "config.json")]
-        near = difflib.get_close_matches(text[:300], known, n=5, cutoff=0.3) or known[-5:]
+        known = [run.name for run in sorted(runs_in(root), key=Run._has_finished, reverse=True)]
+        begun = [name for name in known if text and name.startswith(text)][:5]  # finished first, of these the newest
+        near = begun or difflib.get_close_matches(text[:300], known, n=5, cutoff=0.3) or known[:5]
         hint = f"Did you mean: {', '.join(near)}?" if near else "There is no run there yet."
         raise FileNotFoundError(f"no run {_shown(text)} in {root}, nor a run folder of that path. {hint}")
 
@@ -185,6 +185,10 @@ class Run:
         """All rows; a last line torn by a crash is left out."""
         return jsonl.parse(self.path / "metrics.jsonl")
 
+    def last_row(self) -> dict[str, Any]:
+        """The newest row of metrics, {} if there is none: cheap, however long the run is."""
+        return jsonl.last(self.path / "metrics.jsonl")
+
     def events(self) -> list[dict[str, Any]]:
         """All events; a last line torn by a crash is left out."""
         return jsonl.parse(self.path / "events.jsonl")
@@ -215,10 +219,30 @@ class Run:
         state = {"status": status, "message": message, "at": _now()}
         replace_atomically(self.path / "status.json", to_json(state))
 
+    def _has_finished(self) -> bool:
+        with contextlib.suppress(ValueError, OSError):
+            return self.status == "finished"
+        return False
+
     def _status(self) -> dict[str, Any]:
         with contextlib.suppress(FileNotFoundError):
-            return from_json((self.path / "status.json").read_bytes())
+            return read_json(self.path / "status.json")
         return {}
+
+
+def runs_in(root: Path) -> list[Run]:
+    """The run folders in `root`, newest first."""
+    if not root.is_dir():
+        return []
+    paths = [path for path in root.iterdir() if os.path.isfile(path / "config.json")]
+    return [Run(path) for path in sorted(paths, key=lambda path: (_made_at(path), path.name), reverse=True)]
+
+
+def _made_at(path: Path) -> float:
+    """When a run was begun: its command is written once."""
+    with contextlib.suppress(OSError):
+        return (path / "command.txt").stat().st_mtime
+    return 0.0
 
 
 def _claim(root: Path, name: str | None, task: str) -> Path:
@@ -241,10 +265,10 @@ def _claim(root: Path, name: str | None, task: str) -> Path:
     raise FileExistsError(f"{root} already holds 9,999 runs called {stem}: choose a name")
 
 
-def shown_path(path: str | Path) -> str:
-    """A path as a person would type it: relative where it lies under the present folder."""
+def shown_path(path: str | Path, base: Path | None = None) -> str:
+    """A path as a person would type it: relative where it lies under `base`, the present folder by default."""
     with contextlib.suppress(ValueError, OSError):
-        return str(Path(path).relative_to(Path.cwd()))
+        return str(Path(path).relative_to(base or Path.cwd()))
     return str(path)
 
 
