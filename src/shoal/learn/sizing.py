@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from shoal.config import PPOConfig, TrainConfig
 from shoal.learn.actions import action_kind
 from shoal.learn.features import Features
 from shoal.learn.rollout import Rollout
+from shoal.runs.provenance import memory_bytes
 from shoal.vector.launch import usable_cores
 
 _OVERHEAD_S = 250e-6  # of one batch step beside the environments: acting and handing over
@@ -31,7 +31,7 @@ def choose_threads(config: PPOConfig) -> int:
 
 def free_memory_bytes() -> int:
     """Memory that this process could still take: the machine's, or its container's if that is less."""
-    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2  # where nothing tells: half of all there is
+    free = (memory_bytes() or 8 * 2**30) // 2  # where nothing tells: half of all there is, or of a small machine
     meminfo, container = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
     if meminfo.exists():
         for line in meminfo.read_text().splitlines():

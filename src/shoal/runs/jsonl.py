@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from shoal.runs.disk import from_json, write_all
+from shoal.runs.disk import BINARY, CLOEXEC, from_json, write_all
 
 
 def append(path: Path, row: Mapping[str, Any]) -> None:
@@ -21,10 +21,10 @@ def append(path: Path, row: Mapping[str, Any]) -> None:
         clean["not_finite"] = not_finite
     data = json.dumps(clean, allow_nan=False).encode() + b"\n"
     # Opened anew for each row (20 us): nothing to keep in step with truncation, forks and full disks.
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | CLOEXEC | BINARY, 0o644)
     try:
         end = os.lseek(descriptor, 0, os.SEEK_END)
-        if end and os.pread(descriptor, 1, end - 1) != b"\n":
+        if end and _last_byte(descriptor, end) != b"\n":
             end = sum(len(line) + 1 for line in lines(path))
             os.ftruncate(descriptor, end)
             os.lseek(descriptor, end, os.SEEK_SET)
@@ -35,6 +35,12 @@ def append(path: Path, row: Mapping[str, Any]) -> None:
             raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         os.close(descriptor)
+
+
+def _last_byte(descriptor: int, end: int) -> bytes:
+    """Leaves the position at the end."""
+    os.lseek(descriptor, end - 1, os.SEEK_SET)
+    return os.read(descriptor, 1)
 
 
 def lines(path: Path) -> list[bytes]:

@@ -39,7 +39,7 @@ def tree_cpu_s() -> float:
     is no /proc (macOS), and this process alone where there is not even that (Windows).
     """
     total = time.process_time()
-    if not (_PROCESSES / "self" / "stat").exists():
+    if not hasattr(os, "sysconf") or not (_PROCESSES / "self" / "stat").exists():
         return total + _children_cpu_s()
     tick, usage, tree = os.sysconf("SC_CLK_TCK"), dict(_processes()), {os.getpid()}
     while grown := {pid for pid, (parent, _, _) in usage.items() if parent in tree} - tree:

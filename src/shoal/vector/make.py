@@ -14,7 +14,7 @@ from gymnasium.vector import VectorEnv
 
 from shoal.vector.choose import choose
 from shoal.vector.chunk import EnvFactory
-from shoal.vector.launch import usable_cores
+from shoal.vector.launch import processes_work, usable_cores
 from shoal.vector.process import ProcessVectorEnv
 from shoal.vector.seeding import Stream
 from shoal.vector.serial import SerialVectorEnv
@@ -68,7 +68,8 @@ def make_vec(
     if _is_compiled(env):
         if backend not in ("auto", "compiled"):
             raise ValueError(f"{env} is a compiled environment: expected --backend compiled or auto, got {backend}")
-        say(f"backend compiled: {env} is a compiled environment, {env_threads} thread(s)")
+        name = env if isinstance(env, str) else type(env).__name__
+        say(f"backend compiled: {name} is a compiled environment, {env_threads} thread(s)")
         return _make_compiled(env, num_envs, env_threads, stream, env_kwargs or {})
     if backend == "compiled":
         raise ValueError(
@@ -107,6 +108,9 @@ def make_vec(
         if workers is not None and workers < 2:
             raise ValueError(f"--backend split: expected --workers of at least 2 (this process is one), got {workers}")
         return split()
+    if not processes_work():
+        say("backend serial: this system has no worker processes (Linux and macOS have)")
+        return serial()
     return choose(one, len(factories), serial, process, split if slices == "lockstep" else None, workers, say)
 
 
