@@ -106,3 +106,12 @@ def test_a_target_needs_a_full_window() -> None:
     assert chosen.reached(learner(epoch=5, returns=[500.0] * 60 + [400.0] * 40)) is None
     reason = chosen.reached(learner(epoch=5, returns=[500.0] * 80 + [400.0] * 20))
     assert reason == "the last 100 episodes returned 480.0 on average, the target was 475"
+
+
+def test_a_budget_far_below_one_epoch_is_warned_of() -> None:
+    """100,000 environments for 200,000 steps: said before a minute of silence, not found out afterwards."""
+    first, warning = budget(steps=100, num_envs=32, rollout_steps=32).header()
+    assert first == "budget 100 steps: 1 epoch of 1,024 steps, 1,024 in all"
+    assert warning.startswith("that is 10 times what was asked")
+    assert "--num-envs or --rollout-steps" in warning
+    assert len(budget(steps=1000, num_envs=32, rollout_steps=32).header()) == 1

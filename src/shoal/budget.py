@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from shoal.config import TrainConfig
 from shoal.learn.learner import Learner
+from shoal.runs.words import figure
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,7 @@ class Budget:
     episodes: int | None
     target_return: float | None
     asked: str
+    asked_steps: int | None = None
 
     @staticmethod
     def of(config: TrainConfig) -> Budget:
@@ -32,7 +34,8 @@ class Budget:
         else:
             steps = run.steps or 500_000
             epochs, asked = _ceil(steps, per_epoch), f"{steps:,} steps"
-        return Budget(per_epoch, interval, _ceil(epochs, interval) * interval, None, run.target_return, asked)
+        whole = _ceil(epochs, interval) * interval
+        return Budget(per_epoch, interval, whole, None, run.target_return, asked, run.steps)
 
     @property
     def total_steps(self) -> int | None:
@@ -44,10 +47,15 @@ class Budget:
         if self.epochs is None:
             length = f"{self.asked}: the run ends with the epoch ({self.steps_per_epoch:,} steps) that completes them"
         else:
-            length = (
-                f"{self.asked}: {self.epochs:,} epochs of {self.steps_per_epoch:,} steps, {self.total_steps:,} in all"
-            )
+            epochs = "1 epoch" if self.epochs == 1 else f"{self.epochs:,} epochs"
+            length = f"{self.asked}: {epochs} of {self.steps_per_epoch:,} steps, {self.total_steps:,} in all"
         lines = [f"budget {length}"]
+        if self.asked_steps and self.total_steps and self.total_steps >= 2 * self.asked_steps:
+            times = self.total_steps / self.asked_steps
+            lines.append(
+                f"that is {times:,.0f} times what was asked, since an epoch is a rollout of all environments: take "
+                "fewer --num-envs or --rollout-steps for a smaller one"
+            )
         if self.target_return is not None:
             lines.append(f"stops early when the last 100 episodes return {self.target_return:g} on average")
         return lines
@@ -73,7 +81,9 @@ class Budget:
         if self.target_return is not None and len(returns) == returns.maxlen:
             mean = sum(returns) / len(returns)
             if mean >= self.target_return:
-                return f"the last 100 episodes returned {mean:.1f} on average, the target was {self.target_return:g}"
+                return (
+                    f"the last 100 episodes returned {figure(mean)} on average, the target was {self.target_return:g}"
+                )
         if self.epochs is not None and learner.epoch >= self.epochs:
             return f"budget of {self.asked} spent"
         if self.episodes is not None and learner.tracker.completed >= self.episodes:

@@ -42,7 +42,7 @@ def _training(tmp_path: Path, phase: str) -> Iterator[tuple[subprocess.Popen[str
         process = subprocess.Popen(command, stdout=output, stderr=output, text=True, start_new_session=True)
     run = tmp_path / "run"
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180  # to load and start, on a machine that may be busy
         while not list(run.glob("checkpoints/*")):  # the one of the beginning: from here on it is training
             assert process.poll() is None, (tmp_path / "output.txt").read_text()
             assert time.monotonic() < deadline

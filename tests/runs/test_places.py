@@ -105,3 +105,21 @@ def test_a_start_that_breaks_in_the_first_reset_leaves_no_folder(tmp_path: Path)
             "Broken", env=lambda: Broken(gym.make("CartPole-v1")), runs_dir=str(tmp_path), stream=io.StringIO(), **TINY
         )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_end_is_said_from_python_too(tmp_path: Path) -> None:
+    """After the table: why it ended and how far it came, with digits enough for small returns."""
+
+    class Small(gym.RewardWrapper[Any, Any, Any]):
+        def reward(self, reward: Any) -> float:
+            return 1e-4
+
+    said = io.StringIO()
+    result = shoal.train("Small", env=lambda: Small(gym.make("CartPole-v1")), runs_dir=str(tmp_path), epochs=8,
+                         stream=said, **TINY)  # fmt: skip
+    assert result.mean_return is not None
+    assert 0 < result.mean_return < 0.05
+    assert said.getvalue().splitlines()[-2:] == result.lines()
+    assert result.lines()[0] == "finished: budget of 8 epochs spent"
+    shown = result.lines()[1].partition("mean return of the last 100: ")[2].partition(";")[0]
+    assert float(shown) == pytest.approx(result.mean_return, rel=1e-3)

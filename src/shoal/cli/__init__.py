@@ -92,11 +92,14 @@ def evaluate(args: list[str], as_json: bool) -> int:
         )
         print(json.dumps(found, allow_nan=False) if as_json else "\n".join(leaderboard_lines(given.run, found)))
         return 0
+    episodes = 100 if given.episodes is None else given.episodes
+    if sys.stderr.isatty():
+        print(f"playing 2 x {episodes:,} held-out episodes, greedily and by sampling ...", file=sys.stderr, flush=True)
     from shoal.evaluate import evaluate as score
 
     result = score(
         given.run,
-        episodes=100 if given.episodes is None else given.episodes,
+        episodes=episodes,
         num_envs=given.num_envs,
         seed=given.seed,
         simulator=given.simulator,

@@ -70,7 +70,7 @@ def _groups(kind: Any, default: Any) -> Iterator[tuple[str, list[tuple[str, str]
         value = getattr(default, field.name, field.default)
         if value is MISSING and field.default_factory is not MISSING:
             value = field.default_factory()
-        hint = hints[field.name]
+        hint: Any = hints[field.name]
         if not is_dataclass(hint):
             shown = None if field.name in _NO_DEFAULT else value
             flags.append((_flag(field.name, hint, value), _explained(docs.get(field.name, ""), shown)))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shlex
 import shutil
 import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
 from shoal.cli.errors import fail
 from shoal.cli.parsing import gives_budget, named, parse, switch, take
 from shoal.runs.store import shown_path
+from shoal.runs.words import wrapped
 
 _ABOUT = """Train PPO on many environments at once; everything is kept in a run folder.
 
@@ -153,7 +154,7 @@ def _refuse_less(run: Any, before: Any, after: Any) -> None:
 
 def _say_what_next(result: Any, run: str) -> None:
     lines = result.lines()
-    if not (sys.stderr.isatty() and sys.stdout.isatty()):  # there the end of the display has said them
+    if not _one_place():  # else the end of the display has just said them there
         print("\n".join(_wrapped(line) for line in lines))
     print(f"run      {run}")
     print(f"report   {run}/report.html")
@@ -163,9 +164,15 @@ def _say_what_next(result: Any, run: str) -> None:
         print(f"{'next     ' if result.epochs == 0 else '         '}shoal train --resume {run}")
 
 
+def _one_place() -> bool:
+    """Do standard output and standard error go to the same terminal or file?"""
+    try:
+        out, err = (os.fstat(stream.fileno()) for stream in (sys.stdout, sys.stderr))
+    except (OSError, ValueError):
+        return False
+    return (out.st_dev, out.st_ino) == (err.st_dev, err.st_ino)
+
+
 def _wrapped(line: str) -> str:
-    """At the width of the terminal, between words; as it is where it goes to a file."""
-    if not sys.stdout.isatty():
-        return line
-    width = shutil.get_terminal_size().columns
-    return textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+    """At the width of the terminal; as it is where it goes to a file."""
+    return wrapped(line, shutil.get_terminal_size().columns) if sys.stdout.isatty() else line

@@ -18,7 +18,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from shoal.runs.words import figure, sparkline
+from shoal.runs.words import figure, sparkline, wrapped
 
 REFRESH_S = 0.25
 
@@ -116,7 +116,7 @@ class Console:
         """One line that stays; above the live display if it is up."""
         with self._quiet_if_gone():
             if self._rich is not None:
-                self._rich.print(Text(self._safe(text)), overflow="ignore", crop=False)  # wrapped between words
+                self._rich.print(Text(wrapped(self._safe(text), self._rich.width)), soft_wrap=True)
             else:
                 self._write(text)
 

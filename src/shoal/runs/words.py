@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import textwrap
 from collections.abc import Sequence
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -54,6 +55,21 @@ def sparkline(values: Sequence[float], width: int = 30) -> str:
     low, high = min(means, default=0.0), max(means, default=0.0)
     scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
     return "".join(_BARS[round((mean - low) * scale)] for mean in means)
+
+
+def wrapped(text: str, width: int) -> str:
+    """Lines that are too long, broken between words; a path longer than a line stays in one piece.
+
+    >>> wrapped("one two three", 9)
+    'one two\\n  three'
+    """
+    lines = [
+        line
+        if len(line) <= width
+        else textwrap.fill(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        for line in text.split("\n")
+    ]
+    return "\n".join(lines)
 
 
 def explain(error: OSError) -> str:
