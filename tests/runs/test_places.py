@@ -110,9 +110,10 @@ def test_a_start_that_breaks_in_the_first_reset_leaves_no_folder(tmp_path: Path)
 def test_the_end_is_said_from_python_too(tmp_path: Path) -> None:
     """After the table: why it ended and how far it came, with digits enough for small returns."""
 
-    class Small(gym.RewardWrapper[Any, Any, Any]):
-        def reward(self, reward: Any) -> float:
-            return 1e-4
+    class Small(gym.Wrapper[Any, Any, Any, Any]):
+        def step(self, action: Any) -> Any:
+            observation, _, *rest = super().step(action)
+            return observation, 1e-4, *rest
 
     said = io.StringIO()
     result = shoal.train("Small", env=lambda: Small(gym.make("CartPole-v1")), runs_dir=str(tmp_path), epochs=8,
