@@ -75,11 +75,15 @@ def _groups(kind: Any, default: Any) -> Iterator[tuple[str, list[tuple[str, str]
             shown = None if field.name in _NO_DEFAULT else value
             flags.append((_flag(field.name, hint, value), _explained(docs.get(field.name, ""), shown)))
             continue
-        title = _TITLES.get(hint.__name__, (inspect.getdoc(hint) or hint.__name__).splitlines()[0])
+        title = _title(hint)
         for inner, those in _groups(hint, None if value is MISSING else value):
             # A dataclass that only holds others (TrainConfig) gives its own flags to the page's first group.
             yield (inner or (title if not _holds_others(hint) else "")), those
     yield "", flags
+
+
+def _title(kind: Any) -> str:
+    return _TITLES.get(kind.__name__, (inspect.getdoc(kind) or kind.__name__).splitlines()[0])
 
 
 def _holds_others(kind: Any) -> bool:
