@@ -47,7 +47,7 @@ def _training(tmp_path: Path, phase: str) -> Iterator[tuple[subprocess.Popen[str
             assert process.poll() is None, (tmp_path / "output.txt").read_text()
             assert time.monotonic() < deadline
             time.sleep(0.02)
-        time.sleep(0.3)
+        time.sleep(3.0 if phase == "endless-update" else 0.3)  # its rollout must be over, on a busy machine too
         yield process, run
     finally:
         if process.poll() is None:
