@@ -165,3 +165,12 @@ def test_a_resharded_run_makes_the_steps_asked_for(tmp_path, num_envs) -> None:
     run = shoal.train("weary", env=Weary, num_envs=4, steps=640, runs_dir=str(tmp_path), **small).run
     result = shoal.train(resume=run, env=Weary, reshard=True, num_envs=num_envs, steps=1280, stream=StringIO())
     assert (result.steps, result.reason) == (1280, "budget of 1,280 steps spent")
+
+
+def test_a_budget_far_below_one_epoch_is_warned_of() -> None:
+    """100,000 environments for 200,000 steps: said before a minute of silence, not found out afterwards."""
+    first, warning = budget(steps=100, num_envs=32, rollout_steps=32).header()
+    assert first == "budget 100 steps: 1 epoch of 1,024 steps, 1,024 in all"
+    assert warning.startswith("that is 10 times what was asked")
+    assert "--num-envs or --rollout-steps" in warning
+    assert len(budget(steps=1000, num_envs=32, rollout_steps=32).header()) == 1

@@ -67,6 +67,19 @@ def test_evaluate_gives_both_modes_with_intervals(trained: Path, capsys: pytest.
     assert "95 % interval" in capsys.readouterr().out
 
 
+def test_evaluate_shows_small_returns(
+    trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """FrozenLake's 0.753 [0.725, 0.780] is not "0.8 [0.7, 0.8]"."""
+
+    row = {"mean": 0.7534, "low": 0.7249, "high": 0.7801, "median": 1.0, "worst": 0.0, "best": 1.0, "mean_length": 40.0}
+    found = {"task": "FrozenLake-v1", "epoch": 3, "episodes": 1000, "seed": 0, "deterministic": row, "sampled": row}
+    monkeypatch.setattr("shoal.evaluate.evaluate", lambda *_, **__: found)
+    run("evaluate", str(trained))
+    assert "0.753" in (out := capsys.readouterr().out)
+    assert "[0.725, 0.780]" in out
+
+
 def test_evaluate_is_reproducible(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The same evaluation twice gives the same returns, sampled ones too; another seed gives others."""
     results = []

@@ -27,8 +27,8 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 import shoal
-from benchmarks.harness.usage import machine_busy_s, tree_cpu_s
 from shoal.runs.provenance import cores_usable
+from shoal.runs.usage import machine_busy_s, tree_cpu_s
 
 PEERS = ("stable_baselines3",)
 INSTALL_PEERS = 'pip install "shoal[peers]"'

@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.harness import stored
 from benchmarks.harness.interleave import PeerMissing, in_fresh_process
 from benchmarks.harness.rows import Row
-from benchmarks.harness.usage import tree_cpu_s
+from shoal.runs.usage import tree_cpu_s
 
 PLACE, NAME, TARGET, SHARE = "benchmarks.ppo.cartpole_solve", "cartpole_solve", 475.0, 0.5
 SEEDS = (101, 102, 103, 104, 105)

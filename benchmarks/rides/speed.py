@@ -19,8 +19,8 @@ import numpy as np
 
 from benchmarks.harness.interleave import CALM_SHARE, in_fresh_process
 from benchmarks.harness.rows import Row
-from benchmarks.harness.usage import machine_busy_s
 from shoal.runs.provenance import cores_usable
+from shoal.runs.usage import machine_busy_s
 
 Say = Callable[[str], None]
 NUM_ENVS, THREADS = 256, 2

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from shoal.config import TrainConfig
 from shoal.learn.learner import Learner
+from shoal.runs.words import figure
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,15 @@ class Budget:
             length = f"{self.asked}: the run ends with the epoch ({self.steps_per_epoch:,} steps) that completes them"
         else:
             epochs = total // self.steps_per_epoch
-            length = f"{self.asked}: {epochs:,} epochs of {self.steps_per_epoch:,} steps, {total:,} in all"
+            many = "1 epoch" if epochs == 1 else f"{epochs:,} epochs"
+            length = f"{self.asked}: {many} of {self.steps_per_epoch:,} steps, {total:,} in all"
         lines = [f"budget {length}"]
+        if self.steps and total and total >= 2 * self.steps:
+            times = total / self.steps
+            lines.append(
+                f"that is {times:,.0f} times what was asked, since an epoch is a rollout of all environments: take "
+                "fewer --num-envs or --rollout-steps for a smaller one"
+            )
         if self.target_return is not None:
             lines.append(f"stops early when the last 100 episodes return {self.target_return:g} on average")
         return lines
@@ -96,7 +104,9 @@ class Budget:
         if self.target_return is not None and len(returns) == returns.maxlen and even is not None:
             mean = sum(returns) / len(returns)
             if min(mean, even) >= self.target_return:
-                return f"the last 100 episodes returned {mean:.1f} on average, the target was {self.target_return:g}"
+                return (
+                    f"the last 100 episodes returned {figure(mean)} on average, the target was {self.target_return:g}"
+                )
         if self.steps is not None and learner.steps >= self.steps:
             return f"budget of {self.asked} spent"
         if self.epochs is not None and learner.epoch >= self.epochs:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from typing import TextIO
+from collections.abc import Mapping
+from typing import Any, TextIO
 
 from shoal.budget import Budget
 from shoal.config import TrainConfig, to_dict
@@ -16,6 +16,7 @@ from shoal.runs.checkpoint import CheckpointError
 from shoal.runs.console import Console
 from shoal.runs.store import Run
 from shoal.runs.tracking import Tracker, make_trackers
+from shoal.runs.words import explain
 
 COLLAPSED_ENTROPY = 0.01  # share of a uniform policy's entropy below which a discrete policy hardly explores
 BLOWN_UP_KL = 0.5
@@ -30,12 +31,13 @@ class Journal:
         config: TrainConfig,
         budget: Budget,
         stream: TextIO,
-        rows: Sequence[tuple[str, str, str]] = (),
     ) -> None:
         self.run, self.config, self.budget = run, config, budget
-        self.console = Console(budget.total_steps, config.run.log_interval, stream, extra=rows)
+        self.console = Console(budget.total_steps, config.run.log_interval, stream, total_episodes=budget.episodes)
         self.trackers: list[Tracker] = [self.console]
         self.saved_epoch = -1
+        self._notes_fail = False
+        self._folder: dict[str, bytes] = {}
         self._alarms: set[str] = set()
         self._faults_noted = 0
         self._epoch_start = time.perf_counter()
@@ -45,6 +47,7 @@ class Journal:
         self.trackers = [*make_trackers(self.config.run.track, self.run, to_dict(self.config)), self.console]
         self._start = time.perf_counter() - learner.elapsed_s
         self._epoch_start, self._cpu_start = time.perf_counter(), time.process_time()
+        self._folder = self.run.snapshot()
         if self.config.vector.slices == "ready":
             self.inexact("batches form in the order in which workers finish (--slices ready)")
 
@@ -62,6 +65,7 @@ class Journal:
             "time/eta_s": self.budget.eta_s(learner),
         }
         self._epoch_start = now
+        self._look_after_folder(learner)
         for tracker in self.trackers:
             tracker.log(row)
         self._watch(row, learner)
@@ -101,7 +105,7 @@ class Journal:
             self.inexact(reason)
         self.saved_epoch = found.epoch
         self.run.truncate_metrics(found.epoch)
-        self.run.note({"event": "resumed", "epoch": found.epoch, "skipped": found.skipped})
+        self.note({"event": "resumed", "epoch": found.epoch, "skipped": found.skipped})
         self.run.set_status("running")
         self.console.message(f"resumed at epoch {found.epoch}, {learner.steps:,} steps: {self.budget.left(learner)}")
 
@@ -112,7 +116,51 @@ class Journal:
     def tell(self, text: str, event: str) -> None:
         """Say something to the person and to events.jsonl."""
         self.console.message(text)
-        self.run.note({"event": event, "text": text})
+        self.note({"event": event, "text": text})
+
+    def note(self, event: Mapping[str, Any]) -> None:
+        """Add to events.jsonl. What cannot be written there is said once, and must not end a run."""
+        try:
+            self.run.note(event)
+            self._notes_fail = False
+        except OSError as error:
+            if not self._notes_fail:
+                self._notes_fail = True
+                self.console.message(f"events.jsonl misses notes from here, the training goes on: {explain(error)}")
+
+    def finish(self, status: str, reason: str, learner: Learner) -> None:
+        """Write down how the run ended."""
+        self._look_after_folder(learner)
+        try:
+            self.run.set_status(status, reason)
+        except OSError as error:
+            self.console.message(f"the end of the run could not be written down: {explain(error)}")
+
+    def _look_after_folder(self, learner: Learner) -> None:
+        """A run folder that was deleted or moved away while the run goes on is made again, and the person is told."""
+        if self.run.is_there():
+            return
+        try:
+            self.run.write_again(self._folder)
+        except OSError as error:
+            self.tell(f"the run folder {self.run.shown} is gone: {explain(error)}", event="folder gone")
+            return
+        self.saved_epoch = -1  # the next save is due at once
+        self.tell(
+            f"the run folder {self.run.shown} was deleted or moved while the run was writing to it. It is made again: "
+            f"metrics and checkpoints before epoch {learner.epoch} are gone, those from here on are kept",
+            event="folder made again",
+        )
+        self.save(learner)
+
+    def say_stopping(self) -> None:
+        """To the person who has just pressed Ctrl-C: called by a signal's handler, in the middle of anything."""
+        self.console.at_once("stopping, the epoch under way is saved first; Ctrl-C once more leaves at once")
+
+    def last_words(self) -> None:
+        """To the person who has pressed it twice."""
+        kept = f"the newest checkpoint is of epoch {self.saved_epoch}" if self.saved_epoch >= 0 else "nothing was saved"
+        self.console.at_once(f"left at once, without saving: {kept} ({self.run.shown})")
 
     def remark(self) -> str | None:
         """At the end: what there is to say of a run that got nowhere."""

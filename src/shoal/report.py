@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.figures.curves import curve, target_line
-from shoal.runs.disk import from_json, replace_atomically
+from shoal.runs.disk import read_json, replace_atomically
 from shoal.runs.store import Run
 
 _CURVES = (
@@ -89,7 +89,7 @@ def _svg(figure: Any) -> str:
 
 def _page(run: Run, rows: list[dict[str, Any]], picture: str) -> str:
     config, last = run.config, rows[-1] if rows else {}
-    machine, code = (from_json((run.path / name).read_bytes()) for name in ("machine.json", "code.json"))
+    machine, code = (read_json(run.path / name) for name in ("machine.json", "code.json"))
     command = (run.path / "command.txt").read_text().strip()
     events = run.events()
     inexact = [event["text"] for event in events if event.get("event") == "inexact"]

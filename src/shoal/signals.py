@@ -17,9 +17,15 @@ def received() -> int | None:
     return _received
 
 
+def name() -> str:
+    """What stopped us, as the person at the keyboard knows it."""
+    known = {signal.SIGINT: "Ctrl-C (signal 2)", signal.SIGTERM: "SIGTERM (signal 15)"}
+    return "nothing" if _received is None else known.get(signal.Signals(_received), f"signal {_received}")
+
+
 @contextlib.contextmanager
-def catching(leave: Callable[[], None]) -> Iterator[None]:
-    """Within this block the first signal is only noted; a second one calls `leave` and ends the process."""
+def catching(leave: Callable[[], None], noted: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Within this block the first signal calls `noted`; a second one calls `leave` and ends the process."""
     global _received
     _received = None
     if threading.current_thread() is not threading.main_thread():
@@ -32,6 +38,7 @@ def catching(leave: Callable[[], None]) -> Iterator[None]:
             leave()
             os._exit(128 + number)
         _received = number
+        noted()
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-import resource
 import shlex
 import sys
-import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -32,6 +31,8 @@ from shoal.learn.sizing import check_memory, choose_num_envs, choose_threads, pi
 from shoal.report import write_report
 from shoal.runs.store import Run
 from shoal.runs.tracking import check_names
+from shoal.runs.usage import Clock
+from shoal.runs.words import figure
 from shoal.spelling import in_python_words, unaliased
 from shoal.tasks import environment
 from shoal.tasks.presets import BUDGETS, auto_scaled, config_for, config_without_preset, without_budget
@@ -60,6 +61,17 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    def lines(self) -> list[str]:
+        """For people: why it ended, and how far it came."""
+        lines = [
+            f"{self.status}: {self.reason}",
+            f"{self.steps:,} steps, {self.episodes:,} episodes, mean return of the last 100: "
+            f"{figure(self.mean_return)}; {self.wall_s:,.1f} s ({self.cpu_s:,.1f} CPU-s)",
+        ]
+        if self.restarts:
+            lines.append(f"{self.restarts} environments were restarted after faults: see {self.run}/events.jsonl")
+        return lines
 
 
 def train(
@@ -126,8 +138,11 @@ def _train(
         try:
             return _run(config, run, env, network, resume is not None, reshard, said, stream or sys.stderr)
         except BaseException as error:
-            if run.status == "running":  # a resume that was refused has not gone on: it is what it was
-                run.set_status("failed", f"{type(error).__name__}: {error}"[:2000])
+            if resume is None and not run.has_begun():
+                run.remove()  # a start that was refused, or stopped before the first epoch, leaves nothing behind
+            with contextlib.suppress(OSError, ValueError):  # the error itself is what the caller must hear of
+                if run.status == "running":  # a resume that was refused has not gone on: it is what it was
+                    run.set_status("failed", f"{type(error).__name__}: {error}"[:2000])
             raise
 
 
@@ -178,29 +193,32 @@ def _run(
     threads_before = torch.get_num_threads()
     torch.set_num_threads(choose_threads(config.ppo))
     budget = Budget.of(config)
-    clock = _Clock()
-    envs = make_envs(config, env, said.append)
-    journal = Journal(run, config, budget, stream, parts_of(envs).console_rows)
+    clock = Clock()
+    journal = Journal(run, config, budget, stream)
+    envs: VectorEnv[Any, Any, Any] | None = None
     status = "finished"
     reason: str | None = None
+
+    def leave() -> None:
+        if envs is not None:
+            parts_of(envs).kill()
+        journal.last_words()
+
     try:
-        journal.console.header(
-            [
-                f"run {run.path}",
-                f"task {config.task}, {envs.num_envs} environments",
-                *budget.header(),
-                *said,
-                *picture_warning(envs, network),
-            ]
-        )
-        with signals.catching(leave=parts_of(envs).kill):
+        about = f"task {config.task}, {config.vector.num_envs:,} environments"
+        journal.console.header([f"run {run.shown}", about, *budget.header(), *said])
+        envs = make_envs(config, env, journal.console.message)
+        for line in picture_warning(envs, network):
+            journal.console.message(line)
+        journal.console.add_rows(parts_of(envs).console_rows)
+        with signals.catching(noted=journal.say_stopping, leave=leave):
             learner = Learner(config, envs, network=network, interrupted=lambda: signals.received() is not None)
             if resuming:
                 journal.restore(learner, reshard=reshard)
                 run.set_config(to_dict(config))
                 for line in said:
                     if line.startswith("changed "):
-                        run.note({"event": "changed", "text": line})
+                        journal.note({"event": "changed", "text": line})
             else:
                 learner.start()
             journal.open(learner)
@@ -214,24 +232,22 @@ def _run(
                     journal.save_if_due(learner)
                     stop_if_asked()
             except Interrupted:
-                status, reason = "interrupted", f"signal {signals.received()}"
+                status, reason = "interrupted", f"stopped by {signals.name()}"
             journal.save(learner, last=True)
             advice = journal.remark() if status == "finished" else None
-            run.set_status(status, reason or "")
+            if status == "interrupted":
+                reason = f"{reason}, checkpoint of epoch {journal.saved_epoch} written"
+            journal.finish(status, reason or "", learner)
     finally:
         try:
-            envs.close()
+            if envs is not None:
+                envs.close()
         except EnvFault as fault:  # all is saved by now: a bad farewell is noted, not a failed run
             journal.tell(f"closing the environments failed: {fault}", event="close failed")
         journal.close()
         torch.set_num_threads(threads_before)
-    cpu_s, wall_s = clock.cpu_s(), clock.wall_s()
-    try:
-        write_report(run)
-    except (OSError, ValueError) as error:  # the run itself is done and saved
-        run.note({"event": "report failed", "text": str(error)})
     returns = learner.tracker.recent_returns
-    return Result(
+    result = Result(
         run=str(run.path),
         status=status,
         reason=reason or "",
@@ -240,11 +256,17 @@ def _run(
         episodes=learner.tracker.completed,
         mean_return=sum(returns) / len(returns) if returns else None,
         restarts=len(parts_of(envs).faults),
-        cpu_s=cpu_s,
-        wall_s=wall_s,
+        cpu_s=clock.cpu_s(),
+        wall_s=clock.wall_s(),
         signal=signals.received() if status == "interrupted" else None,
         advice=advice,
     )
+    journal.console.header(result.lines())
+    try:
+        write_report(run)
+    except (OSError, ValueError) as error:  # the run itself is done and saved
+        journal.tell(f"the report could not be written: {error}", event="report failed")
+    return result
 
 
 def stop_if_asked() -> None:
@@ -304,6 +326,7 @@ _CHANGEABLE = {
     *("steps", "epochs", "episodes", "target_return", "runs_dir", "save_interval", "keep", "log_interval", "track"),
     *("on_save_error", "backend", "workers", "env_threads", "start_method", "step_timeout", "on_fault", "max_restarts"),
     *("restart_window", "memory_budget_gb", "build_timeout", "imports"),
+    *("wandb_project", "wandb_entity", "wandb_group", "wandb_tags"),
 }
 
 
@@ -334,7 +357,6 @@ def _settle(config: TrainConfig, env: Any, say: Callable[[str], None]) -> TrainC
     check_device(config.ppo.device)
     if hasattr(env, "num_envs"):
         config = _for_actions(config.replace(num_envs=env.num_envs), env.single_action_space)
-        _warn_of_long_epochs(config, say)
         return _with_threads(config, env.single_observation_space)
     first = env[:1] if isinstance(env, list | tuple) else env
     with closing(make_probe(**_made_of(config, first))) as probe:
@@ -347,7 +369,6 @@ def _settle(config: TrainConfig, env: Any, say: Callable[[str], None]) -> TrainC
         for line in lines:
             say(line)
     say(check_memory(config, *spaces))
-    _warn_of_long_epochs(config, say)
     return _with_threads(config, spaces[0])
 
 
@@ -359,33 +380,3 @@ def _with_threads(config: TrainConfig, observation_space: Space[Any]) -> TrainCo
 def _for_actions(config: TrainConfig, action_space: Space[Any]) -> TrainConfig:
     """The options that depend on the kind of actions, as numbers that config.json can show."""
     return dataclasses.replace(config, ppo=config.ppo.for_actions(isinstance(action_space, Box)))
-
-
-def _warn_of_long_epochs(config: TrainConfig, say: Callable[[str], None]) -> None:
-    num_envs, ppo, steps = config.vector.num_envs, config.ppo, config.run.steps
-    assert num_envs != "auto"
-    least = num_envs * ppo.rollout_steps * ppo.update_interval
-    if steps is not None and least >= 2 * steps:
-        say(
-            f"warning: {steps:,} steps were asked for, and one update takes {least:,}, {least / steps:,.0f} times as "
-            f"many ({num_envs:,} environments x {ppo.rollout_steps * ppo.update_interval:,} steps). Fewer --num-envs "
-            "or --rollout-steps keep to the budget and learn more often"
-        )
-
-
-class _Clock:
-    """Wall and CPU seconds since it was made, workers included once they have ended."""
-
-    def __init__(self) -> None:
-        self._wall, self._cpu = time.perf_counter(), self._now()
-
-    @staticmethod
-    def _now() -> float:
-        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        return sum(usage.ru_utime + usage.ru_stime for usage in used)
-
-    def cpu_s(self) -> float:
-        return self._now() - self._cpu
-
-    def wall_s(self) -> float:
-        return time.perf_counter() - self._wall

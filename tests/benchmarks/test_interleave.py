@@ -12,8 +12,8 @@ import pytest
 
 from benchmarks.harness import interleave as turns
 from benchmarks.harness.interleave import Contestant, PeerMissing, in_fresh_process, interleave, ratios
-from benchmarks.harness.usage import tree_cpu_s
 from benchmarks.vector import process_speed
+from shoal.runs.usage import tree_cpu_s
 
 _ENV = {"cost_us": 100.0}
 

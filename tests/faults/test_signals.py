@@ -42,12 +42,12 @@ def _training(tmp_path: Path, phase: str) -> Iterator[tuple[subprocess.Popen[str
         process = subprocess.Popen(command, stdout=output, stderr=output, text=True, start_new_session=True)
     run = tmp_path / "run"
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180  # to load and start, on a machine that may be busy
         while not list(run.glob("checkpoints/*")):  # the one of the beginning: from here on it is training
             assert process.poll() is None, (tmp_path / "output.txt").read_text()
             assert time.monotonic() < deadline
             time.sleep(0.02)
-        time.sleep(0.3)
+        time.sleep(3.0 if phase == "endless-update" else 0.3)  # its rollout must be over, on a busy machine too
         yield process, run
     finally:
         if process.poll() is None:
@@ -96,6 +96,11 @@ def test_one_signal_saves_and_leaves(number: int, code: int, phase: str, tmp_pat
     found = checkpoint.load_latest(run / "checkpoints")
     assert found.epoch == epochs
     assert not found.skipped
+    who = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
+    said = (tmp_path / "output.txt").read_text()
+    assert f"interrupted: stopped by {who} (signal {int(number)}), checkpoint of epoch {epochs} written" in said
+    assert "Traceback" not in said
+    assert ("shoal evaluate" in said) == (epochs > 0)  # nothing to evaluate where nothing was learnt
     if phase == "rollout":
         result = train(resume=run, epochs=epochs + 1, stream=io.StringIO())
         assert (result.status, result.epochs) == ("finished", epochs + 1)
@@ -113,6 +118,9 @@ def test_second_signal_leaves_at_once(tmp_path: Path) -> None:
         assert time.monotonic() - start < 2.0
         _wait_for_empty(process.pid)
     assert checkpoint.load_latest(run / "checkpoints").epoch == 0
+    said = (tmp_path / "output.txt").read_text()
+    assert "Ctrl-C once more leaves at once" in said
+    assert "left at once, without saving: the newest checkpoint is of epoch 0" in said
 
 
 def test_fork_server_survives_what_its_owner_is_to_answer() -> None:

@@ -201,3 +201,20 @@ def test_saving_warns_about_nothing(tmp_path: Path) -> None:
         warnings.simplefilter("error")
         save(tmp_path, 1, {"w": np.ones(3)}, {"a": 1})
         load_latest(tmp_path)
+
+
+def test_a_checkpoint_pruned_while_it_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader lists the folder, then a training saves a newer one and deletes those: the newer one is found."""
+    save(tmp_path, 1, {"w": np.ones(3)}, {"epoch": 1}, keep=1)
+    read, saved = checkpoint._read, []
+
+    def overtaken(path: Path, epoch: int) -> Any:
+        if len(saved) < 3:
+            saved.append(epoch)
+            save(tmp_path, epoch + 1, {"w": np.ones(3)}, {"epoch": epoch + 1}, keep=1)
+        return read(path, epoch)
+
+    monkeypatch.setattr(checkpoint, "_read", overtaken)
+    found = checkpoint.load_latest(tmp_path)
+    assert (found.epoch, found.meta, found.skipped) == (4, {"epoch": 4}, [])
+    assert saved == [1, 2, 3]

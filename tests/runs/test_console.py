@@ -21,8 +21,8 @@ from shoal.runs.console import Console
 
 SOURCE = str(Path(shoal.runs.__file__).parents[2])
 LABELS = (
-    "epoch", "episodes done", "mean return (last 100)", "mean length (last 100)", "policy loss", "value loss",
-    "entropy", "KL", "explained variance", "completed episodes", "steps/s",
+    "epoch", "episodes in all", "mean return (last 100)", "mean length (last 100)", "policy loss", "value loss",
+    "entropy", "KL", "explained variance", "episodes of this epoch", "steps/s",
 )  # fmt: skip
 
 
@@ -51,7 +51,7 @@ def test_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
         "epoch 2 | steps 2,000 | episodes 14 | return 21.50 | length 21.5 | loss -0.012 | value 1.23e+03 "
         "| kl 0.0042 | steps/s 41,234 | left 1:15"
     )
-    assert [line[2:].split("  ")[0] for line in lines[5:]] == list(LABELS)
+    assert [line[2:].split("  ")[0] for line in lines[5:]] == [*LABELS, "return so far"]
     assert "\x1b" not in stream.getvalue()
 
 
@@ -209,3 +209,86 @@ def test_real_terminal_stays_sane(with_signal: signal.Signals) -> None:
     if with_signal == signal.SIGINT:
         assert b"KeyboardInterrupt" in text
         assert process.returncode in (1, 130, -signal.SIGINT)
+
+
+def final(stream: io.StringIO) -> str:
+    """What stays on the screen: after the last time the cursor went up."""
+    import re
+
+    return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", stream.getvalue().rpartition("\x1b[1A")[2].rpartition("\x1b[2K")[2])
+
+
+def test_a_budget_in_episodes_has_a_bar() -> None:
+    """What is counted is what was asked for."""
+    stream = io.StringIO()
+    console = Console(None, 1, stream, total_episodes=140, terminal=True)
+    console.log(row(10))
+    console.close()
+    text = stream.getvalue()
+    assert "━" in text
+    assert "70 of 140 episodes" in text
+    assert " 50 %" in text
+
+
+@pytest.mark.parametrize("total", [None, 10_000], ids=["episodes", "steps"])
+def test_no_half_full_bar_after_an_early_stop(total: int | None) -> None:
+    """Of a run that ended before its budget only the figures stay; one that spent it keeps its full bar."""
+    stream = io.StringIO()
+    console = Console(total, 1, stream, total_episodes=None if total else 70, terminal=True)
+    console.log(row(4))
+    console.close()
+    assert "━" not in final(stream)
+    assert "left" not in final(stream)
+    assert "4,000 steps" in final(stream)
+    stream = io.StringIO()
+    console = Console(total, 1, stream, total_episodes=None if total else 70, terminal=True)
+    console.log(row(10))
+    console.close()
+    assert "100 %" in stream.getvalue()
+
+
+def test_no_word_is_broken_at_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines end between words; a path that is longer than a line stays in one piece."""
+    monkeypatch.setenv("COLUMNS", "80")
+    stream = io.StringIO()
+    console = Console(10, 1, stream, terminal=True)
+    text = "backend serial: measured serial 104,893 steps/s, process 84,163 steps/s, split 78,127 steps/s (2 workers)"
+    path = "/".join(["folder"] * 15)
+    console.message(text)
+    console.message(f"run {path}")
+    console.close()
+    lines = stream.getvalue().splitlines()
+    assert " ".join(line.strip() for line in lines[:2]) == text
+    assert max(len(line) for line in lines[:2]) <= 80
+    assert path in stream.getvalue()
+
+
+@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "plain"])
+def test_the_return_is_a_curve_in_one_line(terminal: bool) -> None:
+    """From the first row to the last, however many there were, and the best; small returns keep their digits."""
+    stream = io.StringIO()
+    console = Console(10_000, 10_000, stream, terminal=terminal)
+    for epoch in range(3000):
+        console.log(row(epoch, **{"return/mean_100": 0.0001 * epoch if epoch < 2500 else 0.25}))
+    console.close()
+    (line,) = [line for line in final(stream).splitlines() if "return so far" in line] if terminal else [
+        line for line in stream.getvalue().splitlines() if "return so far" in line
+    ]  # fmt: skip
+    curve = line.split()[3]
+    assert (curve[0], curve[-1]) == ("▁", "█")
+    assert len(curve) == 30
+    assert list(curve) == sorted(curve)
+    assert line.rstrip().endswith("best 0.2500")
+    assert "0.2500" in next(text for text in stream.getvalue().splitlines()[::-1] if "mean return" in text)
+
+
+def test_no_curve_where_it_cannot_be_shown() -> None:
+    """On an ASCII stream there is none, rather than a row of escapes."""
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii")
+    console = Console(10, 1, stream)
+    for epoch in range(3):
+        console.log(row(epoch))
+    console.close()
+    stream.flush()
+    assert b"return so far" not in raw.getvalue()

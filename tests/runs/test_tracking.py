@@ -179,3 +179,51 @@ def test_wandb_offline(run: Run) -> None:
     assert done.stdout.strip().endswith("[]")
     assert list(run.path.glob("wandb/offline-run-*/run-*.wandb"))
     assert [row["epoch"] for row in run.metrics()] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("variables", "flags", "expected"),
+    [
+        ({}, {}, {"project": "shoal"}),
+        ({"WANDB_PROJECT": "mine"}, {}, {}),  # left to wandb, which reads it
+        ({"WANDB_PROJECT": "mine"}, {"wandb_project": "theirs"}, {"project": "theirs"}),
+        (
+            {},
+            {"wandb_entity": "team", "wandb_group": "g", "wandb_tags": "a, b,"},
+            {"project": "shoal", "entity": "team", "group": "g", "tags": ["a", "b"]},
+        ),
+    ],
+)
+def test_where_a_run_goes_at_wandb(
+    variables: dict[str, str], flags: dict[str, str], expected: dict[str, Any], run: Run, monkeypatch: Any
+) -> None:
+    """A flag wins over W&B's own variable, the variable over the project "shoal"."""
+    wandb = pytest.importorskip("wandb")
+    asked: dict[str, Any] = {}
+    monkeypatch.delenv("WANDB_PROJECT", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(wandb, "init", lambda **options: asked.update(options))
+    tracking.WandbTracker(run, {"run": flags})
+    assert {name: asked[name] for name in ("project", "entity", "group", "tags") if name in asked} == expected
+
+
+def test_wandb_reads_its_own_variables(run: Run) -> None:
+    """Offline, with the real wandb: the project of WANDB_PROJECT, the tags of the flag."""
+    pytest.importorskip("wandb")
+    run.close()
+    script = OFFLINE.replace(
+        'make_trackers("wandb", run, {"lr": 0.1})',
+        """make_trackers(
+        "wandb", run, {"run": {"wandb_tags": "quick"}}
+    )
+import wandb
+print(wandb.run.project, wandb.run.group, wandb.run.tags)""",
+    )
+    place = {"WANDB_PROJECT": "mine", "WANDB_RUN_GROUP": "those", "WANDB_MODE": "offline", "PYTHONPATH": SOURCE}
+    command = [sys.executable, "-c", script, str(run.path.parent)]
+    done = subprocess.run(
+        command, env={**os.environ, **place}, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "mine those ('quick',)" in done.stdout

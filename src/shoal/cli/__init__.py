@@ -1,6 +1,6 @@
 """The command line: the only place that prints for people and decides exit codes.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage or unusable input, 130 / 143 stopped by Ctrl-C / SIGTERM.
+Errors become a sentence and an exit code in shoal.cli.errors, and nowhere else.
 """
 
 from __future__ import annotations
@@ -14,42 +14,43 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shoal.cli.cage2 import cage2, leaderboard_lines, say
-from shoal.cli.parsing import find_here, named, parse, plain_warnings, switch, take_all, unalias
+from shoal.cli.errors import guarded
+from shoal.cli.parsing import find_here, named, parse, plain_warnings, switch, take, take_all, unalias
 from shoal.cli.rides import rides
 from shoal.cli.rides_evaluate import evaluate as evaluate_rides
 from shoal.cli.rides_evaluate import is_rides
+from shoal.cli.runs import runs
 from shoal.cli.search import search
 from shoal.cli.training import train
 from shoal.cli.tune import tune
+from shoal.runs.words import decimals, figure
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of `shoal`."""
     args = list(sys.argv[1:] if arguments is None else arguments)
+    sys.exit(guarded(lambda: _command(args)))
+
+
+def _command(args: list[str]) -> int:
+    if args and args[0] == "help":  # `shoal help train` is `shoal train --help`
+        args = [args[1], "--help"] if len(args) > 1 else []
     if not args or args[0] in ("-h", "--help"):
         print(_usage())
-        sys.exit(0)
+        return 0
     if args[0] in ("-V", "--version"):
         from shoal import __version__
 
         print(f"shoal {__version__}")
-        sys.exit(0)
+        return 0
     name, rest = args[0], unalias(args[1:])
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, COMMANDS, 1)
-        _fail(f"unknown command {name!r}" + (f"; did you mean {near[0]!r}?" if near else "") + "\n\n" + _usage(), 2)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"unknown command {name!r}{hint}\n\n{_usage()}")
     as_json, rest = switch(rest, "--json")
     warnings.showwarning = plain_warnings()
-    try:
-        sys.exit(COMMANDS[name][0](rest, as_json))
-    except (ValueError, FileNotFoundError, FileExistsError, ImportError) as error:
-        _fail(str(error), 2)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except RuntimeError as error:
-        from shoal.runs.checkpoint import CheckpointError
-
-        _fail(str(error), 2 if isinstance(error, CheckpointError) else 1)
+    return COMMANDS[name][0](rest, as_json)
 
 
 # -- commands ------------------------------------------------------------------------------------
@@ -85,6 +86,8 @@ def evaluate(args: list[str], as_json: bool) -> int:
         return evaluate_rides(args, as_json)
     imports, args = take_all(args, "--import")
     find_here(imports)
+    if take(args, "--policy")[0] is not None:
+        raise ValueError("--policy plays baselines of rides: shoal evaluate rides --policy myopic, or a run of rides")
     given = parse(EvaluateArgs, named(args, "--run"), "shoal evaluate RUN")
     if given.leaderboard:
         from shoal.evaluate import leaderboard
@@ -102,11 +105,12 @@ def evaluate(args: list[str], as_json: bool) -> int:
         return 0
     if given.rules is not None:
         raise ValueError("--rules: expected --leaderboard beside it")
+    episodes = 100 if given.episodes is None else given.episodes
     from shoal.evaluate import evaluate as score
 
     result = score(
         given.run,
-        episodes=100 if given.episodes is None else given.episodes,
+        episodes=episodes,
         num_envs=given.num_envs,
         seed=given.seed,
         simulator=given.simulator,
@@ -122,14 +126,15 @@ def evaluate(args: list[str], as_json: bool) -> int:
     )
     if "played" in result:
         print(result["played"])
-    print(f"{'':15}{'mean':>10}  {'95 % interval':^21}{'median':>10}{'worst':>10}{'best':>10}{'length':>9}")
-    for mode in ("deterministic", "sampled"):
-        row = result[mode]
-        bounds = f"[{row['low']:,.1f}, {row['high']:,.1f}]"
-        print(
-            f"{mode:15}{row['mean']:>10,.1f}  {bounds:^21}{row['median']:>10,.1f}{row['worst']:>10,.1f}"
-            f"{row['best']:>10,.1f}{row['mean_length']:>9,.0f}"
+    print(f"{'':15}{'mean':>10}  {'95 % interval':^23}{'median':>10}{'worst':>10}{'best':>10}{'length':>9}")
+    modes = [result[mode] for mode in ("deterministic", "sampled")]
+    places = decimals(*(row[name] for row in modes for name in ("mean", "low", "high", "median", "worst", "best")))
+    for mode, row in zip(("deterministic", "sampled"), modes, strict=True):
+        mean, low, high, median, worst, best = (
+            figure(row[name], places) for name in ("mean", "low", "high", "median", "worst", "best")
         )
+        bounds = f"[{low}, {high}]"
+        print(f"{mode:15}{mean:>10}  {bounds:^23}{median:>10}{worst:>10}{best:>10}{row['mean_length']:>9,.0f}")
     return 0
 
 
@@ -182,6 +187,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str], bool], int], str]] = {
     ),
     "search": (search, "search cage2|gridworld: in which order? A bandit whose pulls are trainings (--resume FOLDER)"),
     "tasks": (tasks, "tasks: what can be trained"),
+    "runs": (runs, "runs: what has been trained, with which result (--clean removes what failed)"),
     "report": (report, "report RUN: write a run's page again"),
     "rides": (rides, "rides city|day|offer: the city and its days as maps, what a trained run would offer a rider now"),
     "cage2": (cage2, "cage2 replay|play|score: recordings of the real CybORG, episodes in words, scripted defenders"),
@@ -194,11 +200,6 @@ def _usage() -> str:
     return (
         "shoal: PPO on hundreds to thousands of environments at once, measured honestly\n\n"
         + "\n".join(lines)
-        + "\n\nEvery command takes --help, and --json where it prints figures. Start with:\n\n"
+        + "\n\nEvery command takes --help (shoal help COMMAND), and --json where it prints figures. Start with:\n\n"
         "  shoal train CartPole-v1\n"
     )
-
-
-def _fail(text: str, code: int) -> None:
-    print(f"shoal: {text}", file=sys.stderr)
-    sys.exit(code)

@@ -1,27 +1,69 @@
-"""Flags in, dataclasses out. tyro prints help and wrong flags, with the nearest ones."""
+"""Flags in, dataclasses out. Numbers may be written as people write them; tyro does the rest."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+import re
 import sys
+import types
+import typing
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from dataclasses import fields, is_dataclass
+from decimal import Decimal
+from typing import Any, Literal, TypeVar
 
 from shoal import spelling
+from shoal.cli.help import page
 
 ALIASES = {"--" + name.replace("_", "-"): "--" + own.replace("_", "-") for name, own in spelling.ALIASES.items()}
 ALIASES |= {"--imports": "--import", "--wrappers": "--wrapper"}  # as --help spells them
+ALIASES |= {
+    "--parallel-start-method": "--start-method",
+    # Stable-Baselines3's names
+    "--total-timesteps": "--steps",
+    "--n-steps": "--rollout-steps",
+    "--n-epochs": "--update-epochs",
+    "--batch-size": "--minibatch-size",
+    "--ent-coef": "--entropy-coef",
+    "--vf-coef": "--value-coef",
+    "--clip-range": "--clip",
+}
 BUDGETS = ("--steps", "--epochs", "--episodes")
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
 T = TypeVar("T")
 
 
-def parse(kind: type[T], args: list[str], prog: str, default: T | None = None) -> T:
-    """Arguments as a dataclass; values out of range are refused by the dataclass itself."""
+def parse(
+    kind: type[T],
+    args: list[str],
+    prog: str,
+    default: T | None = None,
+    *,
+    about: str = "",
+    extra: Sequence[tuple[str, str]] = (),
+) -> T:
+    """Arguments as a dataclass; wrong ones are a ValueError of one sentence. `about` and `extra` flags are for --help.
+
+    >>> import dataclasses
+    >>> Args = dataclasses.make_dataclass("Args", [("steps", int), ("hidden", tuple[int, ...], (64,))])
+    >>> parse(Args, ["--steps", "1e6", "--hidden", "128,64"], "shoal train")
+    Args(steps=1000000, hidden=(128, 64))
+    """
+    if "--help" in args or "-h" in args:
+        print(page(kind, prog, default, about, extra))
+        raise SystemExit(0)
     import tyro
 
     options: dict[str, Any] = {} if default is None else {"default": default}
-    style = (tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.SuppressFixed)
-    parsed: T = tyro.cli(kind, args=args, prog=prog, config=style, **options)
+    config = (tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.SuppressFixed)
+    said, args = io.StringIO(), spelled_out(kind, args)
+    try:
+        with contextlib.redirect_stderr(said), _wide():
+            parsed: T = tyro.cli(kind, args=args, prog=prog, config=config, **options)
+    except SystemExit:
+        raise ValueError(_sentence(said.getvalue(), prog)) from None
     return parsed
 
 
@@ -30,7 +72,7 @@ def unalias(args: list[str]) -> list[str]:
     out = []
     for arg in args:
         flag, equals, value = arg.partition("=")
-        flag = flag.replace("_", "-") if flag.startswith("--") else flag
+        flag = flag.replace("_", "-").replace("normalize", "normalise") if flag.startswith("--") else flag
         out.append(ALIASES.get(flag, flag) + equals + value)
     return out
 
@@ -89,3 +131,128 @@ def plain_warnings() -> Callable[..., None]:
 def gives_budget(args: list[str]) -> bool:
     """Does the user say how long the run shall be?"""
     return any(arg.partition("=")[0] in BUDGETS for arg in args)
+
+
+def spelled_out(kind: Any, args: list[str]) -> list[str]:
+    """Numbers as tyro reads them: 1e6 and 2M as whole numbers, 64,64 as two values; what is no number is named."""
+    hints, out, at = _hints(kind), [], 0
+    while at < len(args):
+        flag, equals, value = args[at].partition("=")
+        at += 1
+        hint = hints.get(flag)
+        number, many = _number_kind(hint)
+        if number is None:
+            out.append(flag + equals + value)
+            continue
+        values = [value] if equals else []
+        while not equals and at < len(args) and (many or not values) and not _is_flag(args[at]):
+            values.append(args[at])
+            at += 1
+        if many:
+            values = [part for value in values for part in value.split(",") if part]
+        out += [flag, *(_spelled(flag, value, number, _words(hint)) for value in values)]
+    return out
+
+
+def whole(text: str) -> int | None:
+    """A whole number as people write it, or None if it is none.
+
+    >>> [whole(text) for text in ("500_000", "1e6", "100k", "2.5M", "200,704", "-5")]
+    [500000, 1000000, 100000, 2500000, 200704, -5]
+    >>> whole("1.5"), whole("many"), whole("1e99"), whole("1,5")
+    (None, None, None, None)
+    """
+    if re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+", text):  # as the console prints it
+        return int(text.replace(",", ""))
+    found = re.fullmatch(r"([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)([kKmMgGbB]?)", text)
+    if found is None:
+        return None
+    if re.fullmatch(r"[+-]?\d+", text):
+        return int(text) if len(text) < 100 else None
+    value = Decimal(found[1].replace("_", "")) * _UNITS[found[2].lower()]
+    return int(value) if value.adjusted() < 30 and value == value.to_integral_value() else None
+
+
+def _spelled(flag: str, text: str, number: type, words: tuple[str, ...]) -> str:
+    if text in words:
+        return text
+    if number is int:
+        value = whole(text)
+        if value is not None:
+            return str(value)
+        others = "".join(f" or {word}" for word in words if word != "None")
+        raise ValueError(f"expected {flag} as a whole number{others} (500000, 1e6, 100k and 2M will do), got {text!r}")
+    try:
+        float(text)
+    except ValueError:
+        hint = f": write {text.replace(',', '.')}, with a point" if re.fullmatch(r"-?\d+,\d+", text) else ""
+        raise ValueError(f"expected {flag} as a number, got {text!r}{hint}") from None
+    return text
+
+
+def _is_flag(arg: str) -> bool:
+    return arg.startswith("-") and not re.match(r"-\.?\d", arg)
+
+
+def _hints(kind: Any) -> dict[str, Any]:
+    """The type of each flag, those of nested dataclasses included."""
+    found: dict[str, Any] = {}
+    hints = typing.get_type_hints(kind)
+    for field in fields(kind):
+        hint = hints[field.name]
+        if is_dataclass(hint):
+            found |= _hints(hint)
+        else:
+            found["--" + field.name.replace("_", "-")] = hint
+    return found
+
+
+def _parts(hint: Any) -> tuple[Any, ...]:
+    return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+
+
+def _number_kind(hint: Any) -> tuple[type | None, bool]:
+    """int or float if it takes numbers, and whether it takes several."""
+    for part in _parts(hint):
+        many = typing.get_origin(part) is tuple
+        inner = typing.get_args(part)[0] if many else part
+        if inner in (int, float):
+            return inner, many
+    return None, False
+
+
+def _words(hint: Any) -> tuple[str, ...]:
+    """What a flag takes beside numbers."""
+    words: list[str] = []
+    for part in _parts(hint):
+        words += ["None"] if part is type(None) else typing.get_args(part) if typing.get_origin(part) is Literal else []
+    return tuple(words)
+
+
+@contextlib.contextmanager
+def _wide() -> typing.Iterator[None]:
+    """tyro wraps its sentences at the width of the terminal; here they are to come in one piece."""
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "10000"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["COLUMNS"]
+        else:
+            os.environ["COLUMNS"] = before
+
+
+def _sentence(boxed: str, prog: str) -> str:
+    """What tyro says in a box, as a sentence: what is wrong, and the flags that may have been meant."""
+    lines = [re.sub(r"\s{2,}", " ", line.strip("│ ")) for line in boxed.strip().splitlines()[1:]]  # less the title
+    lines = [line for line in lines if line.strip("╭╮╰╯─- ")]
+    lines = [line for line in lines if not line.startswith("For full helptext")]
+    said = lines[0] if lines else "these flags were not understood"
+    said = re.sub(r"^Error parsing [^:]*: (?=expected )", "", said)
+    near = list(dict.fromkeys(line.split()[0] for line in lines[1:] if line.startswith("--")))
+    if said.startswith("Missing from") and near:
+        said = f"expected {' and '.join(near)}"
+    elif said.startswith("Unrecognized options") and near:
+        said += f". Did you mean {' or '.join(near[:3])}?"
+    return f"{said}\nSee {prog} --help"

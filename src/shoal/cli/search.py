@@ -11,6 +11,12 @@ from typing import Any
 from shoal.cli.parsing import named, parse, take
 from shoal.cli.training import next_commands
 
+_ABOUT = """In which order? Pulls are trainings, chosen by a bandit; everything is kept in a folder that can be resumed.
+
+  shoal search gridworld --workflows 20
+  shoal search --resume runs/NAME --workflows 40"""
+_EXTRA = (("--resume FOLDER", "Go on with a search: its folder, or its name under --runs-dir."),)
+
 
 def search(args: list[str], as_json: bool) -> int:
     """Search over orders, or go on with a search."""
@@ -37,7 +43,9 @@ def search(args: list[str], as_json: bool) -> int:
     both = [("search", SearchConfig), ("domain_specific", options)]
     Both = dataclasses.make_dataclass("Both", both, frozen=True, namespace={"__doc__": SearchConfig.__doc__})
     domains = "|".join(DOMAINS) if given is None and resume is None else default.domain
-    parsed: Any = parse(Both, args, f"shoal search {domains}", Both(default, options(**known)))
+    parsed: Any = parse(
+        Both, args, f"shoal search {domains}", Both(default, options(**known)), about=_ABOUT, extra=_EXTRA
+    )
 
     def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)

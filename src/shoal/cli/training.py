@@ -4,26 +4,70 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
+from shoal.cli.errors import fail
 from shoal.cli.parsing import BUDGETS, find_here, gives_budget, named, parse, switch, take, take_all
+from shoal.runs.store import shown_path
+from shoal.runs.words import wrapped
+
+_ABOUT = """Train PPO on many environments at once; everything is kept in a run folder.
+
+  shoal train CartPole-v1
+  shoal train LunarLander-v3 --num-envs 16 --steps 2M --seed 1
+  shoal train --resume runs/NAME --steps 4M
+
+TASK is one of `shoal tasks`, or any other Gymnasium id; with TASK given this page shows its own defaults and flags.
+Whole numbers may be written 500000, 1e6, 100k or 2M, lists 64,64."""
+_EXTRA = (
+    ("--resume RUN", "Go on with a run: its folder, or its name under --runs-dir. Its own settings hold; the budget, "
+     "the backend, where it is saved and what is shown may be changed."),
+    ("--reshard", "With --resume: allow another --num-envs (all episodes begin anew, the run is labelled inexact)."),
+)  # fmt: skip
 
 
 def train(args: list[str], as_json: bool) -> int:
     """Train a policy, or go on with one."""
-    resume, args = take(args, "--resume")
+    begun_in = Path.cwd()  # an environment may change it; what is printed is for the person, who stays here
+    resume, args = _resume(args)
     reshard, args = switch(args, "--reshard")
     imports, args = take_all(args, "--import")
     args = named(args, "--task")
-    result = _new(args, imports) if resume is None else _resumed(resume, args, reshard, imports)
+    try:
+        result = _new(args, imports) if resume is None else _resumed(resume, args, reshard, imports)
+    except KeyboardInterrupt:
+        kept = "no run folder is kept" if resume is None else f"{resume} is as it was"
+        return fail(f"stopped by Ctrl-C before the training began: {kept}", 130)
     if as_json:
         print(json.dumps(result.to_json(), allow_nan=False))
     else:
-        _say_what_next(result)
+        _say_what_next(result, shown_path(result.run, begun_in))
     return 128 + int(result.signal) if result.signal is not None else 0
+
+
+def _resume(args: list[str]) -> tuple[str | None, list[str]]:
+    """The run to go on with, and the other arguments."""
+    resume, rest = take(args, "--resume")
+    if resume is None:
+        return None, rest
+    if resume.startswith("-"):
+        raise ValueError(f"expected a run after --resume, got {resume}")
+    at = args.index("--resume") + 2 if "--resume" in args else len(args)
+    more = []
+    while at < len(args) and not args[at].startswith("-"):
+        more.append(args[at])
+        at += 1
+    if more:
+        raise ValueError(
+            f"expected one run after --resume, got {1 + len(more)}: {', '.join([resume, *more])}. Go on with one at a "
+            "time; `shoal runs` says how far each has come"
+        )
+    return resume, rest
 
 
 def _new(args: list[str], imports: list[str]) -> Any:
@@ -32,6 +76,8 @@ def _new(args: list[str], imports: list[str]) -> Any:
     from shoal.tasks.presets import config_for, without_budget
 
     task, _ = take(args, "--task")
+    if task is None and not {"-h", "--help"} & set(args):
+        raise ValueError(f"expected a task to train: shoal train TASK\n\n{_tasks()}")
     wrappers, args = take_all(args, "--wrapper")
     find_here([*imports, *wrappers, *([task] if task and ":" in task else [])])
     default = config_for(task or TrainConfig.task).replace(wrappers=tuple(wrappers))
@@ -39,13 +85,24 @@ def _new(args: list[str], imports: list[str]) -> Any:
         default = without_budget(default)
     options = options_class(default.task)
     config = (
-        parse(TrainConfig, args, "shoal train TASK", default)
+        parse(TrainConfig, args, "shoal train TASK", default, about=_ABOUT, extra=_EXTRA)
         if options is None
         else _with_flags(args, default, options)
     )
+    if sys.stderr.isatty():
+        print(f"shoal trains {config.task} ...", file=sys.stderr, flush=True)  # torch takes seconds to load
     from shoal.train import train as run
 
     return run(config=config, imports=imports, command=_command())
+
+
+def _tasks() -> str:
+    from shoal.tasks import listing
+
+    rows = listing()
+    width = max(len(row["task"]) for row in rows)
+    lines = [f"  {row['task']:<{width}}  {row['about']}" for row in rows]
+    return "\n".join([*lines, f"  {'ID':<{width}}  any other Gymnasium id"])
 
 
 def _with_flags(args: list[str], default: Any, options: type[Any]) -> Any:
@@ -57,7 +114,7 @@ def _with_flags(args: list[str], default: Any, options: type[Any]) -> Any:
     Both = dataclasses.make_dataclass("Both", both_kinds, frozen=True, namespace={"__doc__": "One training run."})
     given, _ = take(args, "--env-kwargs")
     prog, own = f"shoal train {default.task}", options(**json.loads(default.env_kwargs))
-    both: Any = parse(Both, args, prog, Both(default, own))
+    both: Any = parse(Both, args, prog, Both(default, own), about=_ABOUT, extra=_EXTRA)
     follows = settings(default.task, both.task_options)
     if gives_budget(args):
         follows = {name: value for name, value in follows.items() if "--" + name not in BUDGETS}
@@ -80,10 +137,10 @@ def _resumed(resume: str, args: list[str], reshard: bool, imports: list[str]) ->
     find_here(imports)
     root, _ = take(args, "--runs-dir")
     run = Run.open(resume, Path(root or "runs"))
-    config = from_dict(run.config)
-    if gives_budget(args):
-        config = without_budget(config)
-    config = parse(TrainConfig, args, "shoal train --resume RUN", config)
+    before = from_dict(run.config)
+    config = without_budget(before) if gives_budget(args) else before
+    config = parse(TrainConfig, args, "shoal train --resume RUN", config, about=_ABOUT, extra=_EXTRA)
+    _refuse_less(run, before.run, config.run)
     from shoal.train import train as go_on
 
     return go_on(resume=run.path, config=config, reshard=reshard, imports=imports, command=_command())
@@ -93,31 +150,14 @@ def _command() -> str:
     return shlex.join(["shoal", *sys.argv[1:]])
 
 
-def _say_what_next(result: Any) -> None:
-    mean = "-" if result.mean_return is None else f"{result.mean_return:,.1f}"
-    print(f"{result.status}: {result.reason}")
-    print(
-        f"{result.steps:,} steps, {result.episodes:,} episodes, mean return of the last 100: {mean}; "
-        f"{result.wall_s:,.1f} s ({result.cpu_s:,.1f} CPU-s)"
-    )
-    if result.restarts:
-        print(f"{result.restarts} environments were restarted after faults: see {result.run}/events.jsonl")
-    print(f"run      {result.run}")
-    print(f"report   {result.run}/report.html")
-    for number, command in enumerate(next_commands(result.run)):
-        print(f"{'         ' if number else 'next     '}{command}")
-    if result.status == "interrupted":
-        print(f"         shoal train --resume {result.run}{_import_flags(result.run)}")
-
-
-def next_commands(run: str) -> list[str]:
+def next_commands(run: str, shown: str | None = None) -> list[str]:
     """The commands that score a run as others score theirs, the quickest first."""
     from shoal.runs.store import Run
     from shoal.tasks import evaluations
 
     imports = _import_flags(run)
     return [
-        f"shoal evaluate {run}{imports} {flags}".rstrip() + (f"   ({words})" if words else "")
+        f"shoal evaluate {shown or run}{imports} {flags}".rstrip() + (f"   ({words})" if words else "")
         for flags, words in evaluations(Run.open(run, Path()).config["task"])
     ]
 
@@ -131,3 +171,42 @@ def _import_flags(run: str) -> str:
     config = from_dict(Run.open(run, Path(".")).config)
     flags = import_flags(modules_of(config.task, config.imports, config.wrappers))
     return f" {flags}" if flags else ""
+
+
+def _refuse_less(run: Any, before: Any, after: Any) -> None:
+    """A new budget that is spent already is a mistake, not a finished training."""
+    row = run.last_row()
+    for name, key in (("steps", "steps"), ("epochs", "epoch"), ("episodes", "episodes")):
+        asked, done = getattr(after, name), row.get(key) or 0
+        if asked is not None and asked != getattr(before, name) and asked <= done:
+            raise ValueError(
+                f"{run.shown} has done {done:,} {name} already, --{name} {asked:,} asks for no more: the budget counts "
+                "from the beginning of the run"
+            )
+
+
+def _say_what_next(result: Any, run: str) -> None:
+    lines = result.lines()
+    if not _one_place():  # else the end of the display has just said them there
+        print("\n".join(_wrapped(line) for line in lines))
+    print(f"run      {run}")
+    print(f"report   {run}/report.html")
+    commands = next_commands(result.run, run) if result.epochs > 0 else []
+    if result.status == "interrupted":
+        commands.append(f"shoal train --resume {run}{_import_flags(result.run)}")
+    for number, command in enumerate(commands):
+        print(f"{'         ' if number else 'next     '}{command}")
+
+
+def _one_place() -> bool:
+    """Do standard output and standard error go to the same terminal or file?"""
+    try:
+        out, err = (os.fstat(stream.fileno()) for stream in (sys.stdout, sys.stderr))
+    except (OSError, ValueError):
+        return False
+    return (out.st_dev, out.st_ino) == (err.st_dev, err.st_ino)
+
+
+def _wrapped(line: str) -> str:
+    """At the width of the terminal; as it is where it goes to a file."""
+    return wrapped(line, shutil.get_terminal_size().columns) if sys.stdout.isatty() else line

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from shoal.learn.actions import action_kind
 from shoal.learn.agent import chunk_rows
 from shoal.learn.features import MASK_KEY, Features
 from shoal.learn.rollout import Rollout
+from shoal.runs.provenance import memory_bytes
 from shoal.vector.launch import control_groups, usable_cores
 from shoal.vector.layout import Layout
 from shoal.vector.protocols import parts_of
@@ -43,7 +43,7 @@ def choose_threads(config: PPOConfig, num_features: int = 0) -> int:
 
 def free_memory_bytes() -> int:
     """Memory that this process could still take: the machine's, or its container's if that is less."""
-    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2  # where nothing tells: half of all there is
+    free = (memory_bytes() or 8 * 2**30) // 2  # where nothing tells: half of all there is, or of a small machine
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():
         for line in meminfo.read_text().splitlines():

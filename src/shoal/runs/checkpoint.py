@@ -17,6 +17,7 @@ import hashlib
 import os
 import secrets
 import shutil
+import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -48,6 +49,7 @@ from shoal.runs.manifest import (
     NoCheckpoint,
     verify,
 )
+from shoal.runs.provenance import memory_bytes
 
 __all__ = ["SCHEMA", "Checkpoint", "CheckpointError", "NoCheckpoint", "load_latest", "save"]
 
@@ -151,20 +153,24 @@ def epochs(folder: Path) -> list[int]:
 
 def load_latest(folder: Path) -> Checkpoint:
     """The newest checkpoint whose every byte checks out. Print `skipped` loudly."""
-    skipped: list[str] = []
-    try:
-        found = _checkpoints(folder)
-    except OSError as error:
-        raise CheckpointError(f"{folder} cannot be read: {error.strerror}") from error
-    for epoch, path in found:
+    while True:
+        skipped: list[str] = []
         try:
-            tensors, meta = _read(path, epoch)
-        except Damaged as error:
-            skipped.append(f"{path.name}: {error}")
-        else:
-            return Checkpoint(epoch, tensors, meta, path, skipped)
-    if not skipped:
-        raise NoCheckpoint(f"{folder} holds no checkpoint: it ended before its first save. Start it anew")
+            found = _checkpoints(folder)
+        except OSError as error:
+            raise CheckpointError(f"{folder} cannot be read: {error.strerror}") from error
+        for epoch, path in found:
+            try:
+                tensors, meta = _read(path, epoch)
+            except Damaged as error:
+                skipped.append(f"{path.name}: {error}")
+            else:
+                return Checkpoint(epoch, tensors, meta, path, skipped)
+        if not found:
+            raise NoCheckpoint(f"{folder} holds no checkpoint: it ended before its first save. Start it anew")
+        if _checkpoints(folder) == found:
+            break
+        # Otherwise whoever is training saved a newer one and deleted those that we had listed: look again.
     reasons = "\n  ".join(skipped)
     raise CheckpointError(
         f"no checkpoint in {folder} can be used, and a run is never silently begun anew:\n  {reasons}\n"
@@ -243,4 +249,4 @@ def _sweep(folder: Path) -> None:
 
 def _memory_bytes() -> int:
     """A file larger than this machine's memory cannot be loaded, whoever made it so large."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return memory_bytes() or sys.maxsize

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import math
 import os
 import sys
 import time
@@ -11,33 +12,38 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TextIO
 
 from rich.console import Console as RichConsole
-from rich.console import Group, RenderableType
+from rich.console import Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from shoal.runs.words import figure, sparkline, wrapped
+
 REFRESH_S = 0.25
+
+RETURN = "return"  # the format of a row whose value is a return: as many decimals as tell two of them apart
+_MOST_HISTORY = 512
 
 # label, key, format
 _BLOCK: tuple[tuple[str, str, str], ...] = (
     ("epoch", "epoch", ","),
-    ("episodes done", "episodes", ","),
-    ("mean return (last 100)", "return/mean_100", ",.2f"),
+    ("episodes in all", "episodes", ","),
+    ("mean return (last 100)", "return/mean_100", RETURN),
     ("mean length (last 100)", "length/mean_100", ",.1f"),
     ("policy loss", "loss/policy", ".4f"),
     ("value loss", "loss/value", ".4g"),
     ("entropy", "policy/entropy", ".4f"),
     ("KL", "policy/kl", ".5f"),
     ("explained variance", "value/explained_variance", ".3f"),
-    ("completed episodes", "episodes/epoch", ","),
+    ("episodes of this epoch", "episodes/epoch", ","),
     ("steps/s", "time/steps_per_s", ",.0f"),
 )
 _LINE: tuple[tuple[str, str, str], ...] = (
     ("epoch", "epoch", ","),
     ("steps", "steps", ","),
     ("episodes", "episodes", ","),
-    ("return", "return/mean_100", ",.2f"),
+    ("return", "return/mean_100", RETURN),
     ("length", "length/mean_100", ",.1f"),
     ("loss", "loss/policy", ".3f"),
     ("value", "loss/value", ".3g"),
@@ -76,11 +82,16 @@ class Console:
         log_interval: int,
         stream: TextIO,
         *,
+        total_episodes: int | None = None,
         extra: Sequence[tuple[str, str, str]] = (),
         terminal: bool | None = None,
     ) -> None:
-        self._total_steps, self._log_interval, self._stream = total_steps, max(1, log_interval), stream
+        self._log_interval, self._stream = max(1, log_interval), stream
+        self._budget = ("steps", total_steps) if total_episodes is None else ("episodes", total_episodes)
         self._block, self._line = (*_BLOCK, *extra), (*_LINE, *extra)
+        self._history: list[float] = []  # of the mean return, thinned out when it grows long
+        self._stride = 1  # rows between two entries of the history
+        self._rows = 0
         self._row: dict[str, Any] = {}
         self._shown = True  # whether the newest row has been printed or drawn
         self._refreshed_at = float("-inf")
@@ -92,6 +103,10 @@ class Console:
         if terminal:
             self._rich = _Terminal(file=stream, force_terminal=True, markup=False, emoji=False, highlight=False)
 
+    def add_rows(self, extra: Sequence[tuple[str, str, str]]) -> None:
+        """More rows (label, key, format) that a task cares about, before the first one is shown."""
+        self._block, self._line = (*self._block, *extra), (*self._line, *extra)
+
     def header(self, lines: Iterable[str]) -> None:
         """What is about to run, before the first row."""
         for line in lines:
@@ -101,7 +116,7 @@ class Console:
         """One line that stays; above the live display if it is up."""
         with self._quiet_if_gone():
             if self._rich is not None:
-                self._rich.print(Text(self._safe(text)), soft_wrap=True)
+                self._rich.print(Text(wrapped(self._safe(text), self._rich.width)), soft_wrap=True)
             else:
                 self._write(text)
 
@@ -110,11 +125,17 @@ class Console:
         if self._closed:
             return
         self._row, self._shown = row, False
+        self._remember(row.get("return/mean_100"))
         with self._quiet_if_gone():
             if self._rich is not None:
                 self._refresh()
             elif (row.get("epoch") or 0) % self._log_interval == 0:
                 self._write(self._as_line())
+
+    def at_once(self, text: str) -> None:
+        """A line from within a signal's handler: past every buffer, since the process may end with it."""
+        with contextlib.suppress(OSError, ValueError):
+            os.write(self._stream.fileno(), f"\n{self._safe(text)}\n".encode())
 
     def close(self) -> None:
         """Draw the last state and hand the terminal back. May be called twice, and is called at exit."""
@@ -132,6 +153,23 @@ class Console:
                 width = max(len(label) for label, _, _ in self._block)
                 for label, key, pattern in self._block:
                     self._write(f"  {label:<{width}}  {_value(self._row, key, pattern):>14}")
+                if curve := self._curve():
+                    self._write(f"  {'return so far':<{width}}  {curve}")
+
+    def _remember(self, value: float | None) -> None:
+        self._rows += 1
+        if value is None or not math.isfinite(value) or self._rows % self._stride:
+            return
+        self._history.append(value)
+        if len(self._history) > _MOST_HISTORY:
+            self._history, self._stride = self._history[1::2], 2 * self._stride
+
+    def _curve(self) -> str:
+        """The mean return from the first row to the last in one line, where the stream can show it."""
+        if len(self._history) < 2:
+            return ""
+        line = sparkline(self._history)
+        return f"{line}  best {figure(max(self._history))}" if self._safe(line) == line else ""
 
     def _refresh(self, *, now: bool = False) -> None:
         time_s = time.monotonic()
@@ -151,24 +189,31 @@ class Console:
         self._live.update(self._as_display(), refresh=True)
 
     def _as_display(self) -> Group:
-        steps = self._row.get("steps") or 0
+        unit, total = self._budget
+        done, steps = self._row.get(unit) or 0, self._row.get("steps") or 0
         bar = Table.grid(padding=(0, 2))
         for _ in range(4):
             bar.add_column(no_wrap=True)
-        total = self._total_steps  # None where the budget is in episodes: then only the steps so far are known
-        share: list[RenderableType] = [] if total is None else [
-            ProgressBar(total=max(1, total), completed=steps, width=20),
-            Text(f"{100 * steps / max(1, total):3.0f} %"),
-        ]  # fmt: skip
-        of_total = "" if total is None else f" of {total:,}"
-        bar.add_row(*share, Text(f"{steps:,}{of_total} steps"), Text(f"{_clock(self._row.get('time/eta_s'))} left"))
+        over = self._closed and (total is None or done < total)  # ended early: there is nothing left to fill the bar
+        if over:
+            bar.add_row(Text(f"{steps:,} steps"))
+        elif total is None:
+            bar.add_row(Text(f"{steps:,} steps"), Text(f"{_clock(self._row.get('time/eta_s'))} left"))
+        else:
+            bar.add_row(
+                ProgressBar(total=max(1, total), completed=done, width=20),
+                Text(f"{min(100 * done / max(1, total), 100):3.0f} %"),
+                Text(f"{done:,} of {total:,} {unit}"),
+                Text(f"{_clock(self._row.get('time/eta_s'))} left"),
+            )
         block = Table.grid(padding=(0, 2))
         block.add_column()
         block.add_column(justify="right", min_width=12)
         for label, key, pattern in self._block:
             value = self._safe(_value(self._row, key, pattern))
             block.add_row(Text("  " + self._safe(label)), Text(value, style="bold"))
-        return Group(bar, block)
+        curve = self._curve()
+        return Group(bar, block, *([Text(f"  return so far  {curve}", no_wrap=True)] if curve else []))
 
     def _as_line(self) -> str:
         self._shown = True
@@ -205,6 +250,8 @@ def _value(row: dict[str, Any], key: str, pattern: str) -> str:
     if value is None:
         return "-"
     try:
+        if pattern == RETURN:
+            return figure(value)
         return format(value, pattern)
     except (TypeError, ValueError):
         return str(value)

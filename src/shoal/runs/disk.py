@@ -14,6 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
+# Flags that a system lacks are 0 there; O_BINARY is Windows' own, without it a newline would become two characters.
+CLOEXEC, BINARY = getattr(os, "O_CLOEXEC", 0), getattr(os, "O_BINARY", 0)
+_CAREFUL = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 TEMPORARY = ".tmp-"  # whatever starts with this is left over from a crash and may be deleted
 
 
@@ -37,7 +40,7 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 def write_new(path: Path, data: bytes) -> None:
     """Create `path` (which must not exist) with `data`, and return once it is on the disk itself."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | CLOEXEC | BINARY, 0o644)
     try:
         write_all(descriptor, data)
         os.fsync(descriptor)
@@ -49,7 +52,9 @@ def write_new(path: Path, data: bytes) -> None:
 
 def sync_folder(folder: Path) -> None:
     """A rename is durable only once the folder that holds the names is on the disk (fsync(2), NOTES)."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    if not hasattr(os, "O_DIRECTORY"):
+        return  # Windows cannot open a folder, and has no such call
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:
@@ -70,7 +75,7 @@ def replace_atomically(path: Path, data: bytes) -> None:
 @contextlib.contextmanager
 def open_regular(path: Path) -> Iterator[tuple[IO[bytes], int]]:
     """Open a plain file to read, with its size. Links, devices and pipes (which would block) are refused."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | _CAREFUL | CLOEXEC | BINARY)
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
@@ -130,6 +135,19 @@ def from_json(raw: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"expected a JSON object, got {type(value).__name__}")
     return value
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; what is wrong with it is said with its name."""
+    try:
+        return from_json(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}. Restore it from a backup, or start anew") from None
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files in a folder."""
+    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
 
 
 def _refuse_constant(text: str) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -9,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from shoal.runs.disk import from_json, write_all
+from shoal.runs.disk import BINARY, CLOEXEC, from_json, write_all
 
 
 def append(path: Path, row: Mapping[str, Any]) -> None:
@@ -20,10 +21,10 @@ def append(path: Path, row: Mapping[str, Any]) -> None:
         clean["not_finite"] = not_finite
     data = json.dumps(clean, allow_nan=False).encode() + b"\n"
     # Opened anew for each row (20 us): nothing to keep in step with truncation, forks and full disks.
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | CLOEXEC | BINARY, 0o644)
     try:
         end = os.lseek(descriptor, 0, os.SEEK_END)
-        if end and os.pread(descriptor, 1, end - 1) != b"\n":
+        if end and _last_byte(descriptor, end) != b"\n":
             end = sum(len(line) + 1 for line in lines(path))
             os.ftruncate(descriptor, end)
             os.lseek(descriptor, end, os.SEEK_SET)
@@ -36,12 +37,30 @@ def append(path: Path, row: Mapping[str, Any]) -> None:
         os.close(descriptor)
 
 
+def _last_byte(descriptor: int, end: int) -> bytes:
+    """Leaves the position at the end."""
+    os.lseek(descriptor, end - 1, os.SEEK_SET)
+    return os.read(descriptor, 1)
+
+
 def lines(path: Path) -> list[bytes]:
     """The whole lines. A row and its newline are one write, so what follows the last newline was torn."""
     try:
         return path.read_bytes().split(b"\n")[:-1]
     except FileNotFoundError:
         return []
+
+
+def last(path: Path) -> dict[str, Any]:
+    """The last whole row, read from the end of the file; {} if there is none."""
+    size = path.stat().st_size if path.exists() else 0
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+        for most in (1 << 16, size):
+            file.seek(max(0, size - most))
+            whole = file.read().split(b"\n")[:-1]
+            if len(whole) > 1 or (whole and most >= size):
+                return from_json(whole[-1])
+    return {}
 
 
 def parse(path: Path) -> list[dict[str, Any]]:

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import os
+import sys
 import time
+import warnings
 import weakref
 from pathlib import Path
 from typing import IO
+
+from shoal.runs.disk import BINARY, CLOEXEC
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)  # what file systems without locks answer
 
 
 class Locked(RuntimeError):
@@ -32,10 +43,15 @@ class Lock:
     def acquire(self) -> None:
         if self._file is not None:
             return
-        file = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), "r+b", 0)
+        file = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT | CLOEXEC | BINARY, 0o644), "r+b", 0)
         for attempt in range(5):  # `is_held` of another process may hold it for an instant
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not _lock(file, exclusive=True):
+                    warnings.warn(
+                        f"{self.path.parent} cannot be locked (no locks on this system or file system): nothing keeps "
+                        "a second process from writing there, so start none",
+                        stacklevel=3,
+                    )
                 break
             except BlockingIOError:
                 if attempt < 4:
@@ -53,7 +69,8 @@ class Lock:
         # A forked worker inherits the descriptor, and with it the lock: it must let go, or the lock
         # would outlive this process.
         reference = weakref.ref(self)
-        os.register_at_fork(after_in_child=lambda: _release(reference))
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=lambda: _release(reference))
 
     def release(self) -> None:
         if self._file is not None:
@@ -70,10 +87,39 @@ class Lock:
             return False
         with file:
             try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                if not _lock(file, exclusive=False):
+                    return _lives(file.read(20))
             except BlockingIOError:
                 return True
         return False
+
+
+def _lock(file: IO[bytes], *, exclusive: bool) -> bool:
+    """Lock without waiting (BlockingIOError if another process holds it); False where there are no locks."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(file, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        return False
+    return True
+
+
+def _lives(holder: bytes) -> bool:
+    """Where nothing is locked: does the process that wrote its number still live, as far as can be told here?"""
+    if sys.platform == "win32" or not holder.strip().isdigit():
+        return False  # there is no such question on Windows: signal 0 would be Ctrl-C
+    try:
+        os.kill(int(holder), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _release(reference: weakref.ref[Lock]) -> None:

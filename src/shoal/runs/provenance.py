@@ -22,7 +22,7 @@ def machine() -> dict[str, Any]:
     return {
         "cpu": _cpu_model(),
         "cores_usable": cores_usable(),
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "memory_bytes": memory_bytes(),
         "gpus": _gpu_models(),
         "system": platform.system(),
         "kernel": platform.release(),
@@ -45,6 +45,13 @@ def code() -> dict[str, Any]:
         "commit": commit or None,
         "dirty": None if changes is None else bool(changes),
     }
+
+
+def memory_bytes() -> int | None:
+    """The machine's memory, where the system tells (Windows does not)."""
+    if not hasattr(os, "sysconf"):
+        return None
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def cores_usable() -> int:

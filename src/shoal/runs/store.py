@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from shoal.runs import jsonl, provenance
-from shoal.runs.disk import from_json, replace_atomically, sync_folder, to_json, write_new
+from shoal.runs.disk import read_json, replace_atomically, sync_folder, to_json, write_new
 from shoal.runs.lock import Lock
 
 STATUSES = ("running", "finished", "interrupted", "failed")
@@ -51,6 +51,7 @@ class Run:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.shown = shown_path(path)  # for people: as short as the folder where they stand allows
         self._lock = Lock(path / "lock")
 
     @property
@@ -67,7 +68,7 @@ class Run:
 
     @property
     def config(self) -> dict[str, Any]:
-        return from_json((self.path / "config.json").read_bytes())
+        return read_json(self.path / "config.json")
 
     @classmethod
     def create(cls, root: Path, name: str | None, config: Mapping[str, Any], command: str, task: str) -> Run:
@@ -82,6 +83,9 @@ class Run:
             "metrics.jsonl": b"",
             "events.jsonl": b"",
         }
+        root = root.resolve()  # an environment of this process may change the working directory
+        if root.exists() and not root.is_dir():
+            raise NotADirectoryError(f"expected --runs-dir as a folder, {root} is a file: choose another")
         root.mkdir(parents=True, exist_ok=True)
         run = cls(_claim(root, name, task))
         try:
@@ -108,11 +112,42 @@ class Run:
             # os.path.isfile, unlike Path.is_file, answers False for NUL and for names that are too long.
             if os.path.isfile(path / "config.json"):
                 return cls(path.resolve())
-        known = sorted(entry.name for entry in root.iterdir()) if root.is_dir() else []
-        known = [other for other in known if os.path.isfile(root / other / "config.json")]
-        near = difflib.get_close_matches(text[:300], known, n=5, cutoff=0.3) or known[-5:]
+        known = [run.name for run in sorted(runs_in(root), key=Run._has_finished, reverse=True)]
+        begun = [name for name in known if text and name.startswith(text)][:5]  # finished first, of these the newest
+        near = begun or difflib.get_close_matches(text[:300], known, n=5, cutoff=0.3) or known[:5]
         hint = f"Did you mean: {', '.join(near)}?" if near else "There is no run there yet."
         raise FileNotFoundError(f"no run {_shown(text)} in {root}, nor a run folder of that path. {hint}")
+
+    def has_begun(self) -> bool:
+        """Whether there is anything in it that a training made: rows or checkpoints."""
+        with contextlib.suppress(OSError):
+            if (self.path / "metrics.jsonl").stat().st_size > 0 or any(self.checkpoints.iterdir()):
+                return True
+        return False
+
+    def remove(self) -> None:
+        """Delete the folder and all that it holds."""
+        self.close()
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def is_there(self) -> bool:
+        """Whether the folder still is where it was opened."""
+        return os.path.isfile(self.path / "config.json")
+
+    def snapshot(self) -> dict[str, bytes]:
+        """The small files that say what the run is, to write them again should the folder be deleted."""
+        names = ("config.json", "command.txt", "machine.json", "code.json", "README.txt")
+        return {name: (self.path / name).read_bytes() for name in names if (self.path / name).is_file()}
+
+    def write_again(self, files: Mapping[str, bytes]) -> None:
+        """Make the folder again, with these files; what else it held is gone."""
+        self._lock.release()
+        for folder in (self.path, self.checkpoints, self.figures):
+            folder.mkdir(parents=True, exist_ok=True)
+        self.lock()
+        for name, data in files.items():
+            replace_atomically(self.path / name, data)
+        self.set_status("running")
 
     def set_config(self, config: Mapping[str, Any]) -> None:
         """What the run goes on with, after a resume that changed something."""
@@ -150,6 +185,10 @@ class Run:
         """All rows; a last line torn by a crash is left out."""
         return jsonl.parse(self.path / "metrics.jsonl")
 
+    def last_row(self) -> dict[str, Any]:
+        """The newest row of metrics, {} if there is none: cheap, however long the run is."""
+        return jsonl.last(self.path / "metrics.jsonl")
+
     def events(self) -> list[dict[str, Any]]:
         """All events; a last line torn by a crash is left out."""
         return jsonl.parse(self.path / "events.jsonl")
@@ -180,10 +219,30 @@ class Run:
         state = {"status": status, "message": message, "at": _now()}
         replace_atomically(self.path / "status.json", to_json(state))
 
+    def _has_finished(self) -> bool:
+        with contextlib.suppress(ValueError, OSError):
+            return self.status == "finished"
+        return False
+
     def _status(self) -> dict[str, Any]:
         with contextlib.suppress(FileNotFoundError):
-            return from_json((self.path / "status.json").read_bytes())
+            return read_json(self.path / "status.json")
         return {}
+
+
+def runs_in(root: Path) -> list[Run]:
+    """The run folders in `root`, newest first."""
+    if not root.is_dir():
+        return []
+    paths = [path for path in root.iterdir() if os.path.isfile(path / "config.json")]
+    return [Run(path) for path in sorted(paths, key=lambda path: (_made_at(path), path.name), reverse=True)]
+
+
+def _made_at(path: Path) -> float:
+    """When a run was begun: its command is written once."""
+    with contextlib.suppress(OSError):
+        return (path / "command.txt").stat().st_mtime
+    return 0.0
 
 
 def _claim(root: Path, name: str | None, task: str) -> Path:
@@ -204,6 +263,13 @@ def _claim(root: Path, name: str | None, task: str) -> Path:
             path.mkdir()
             return path
     raise FileExistsError(f"{root} already holds 9,999 runs called {stem}: choose a name")
+
+
+def shown_path(path: str | Path, base: Path | None = None) -> str:
+    """A path as a person would type it: relative where it lies under `base`, the present folder by default."""
+    with contextlib.suppress(ValueError, OSError):
+        return str(Path(path).relative_to(base or Path.cwd()))
+    return str(path)
 
 
 def _shown(text: str) -> str:

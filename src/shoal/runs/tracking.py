@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from shoal.runs.disk import from_json, replace_atomically, to_json
+from shoal.runs.disk import read_json, replace_atomically, to_json
 from shoal.runs.store import Run
 
 
@@ -85,22 +85,40 @@ class WandbTracker:
         path = run.path / "wandb.json"
         if not path.exists():
             replace_atomically(path, to_json({"id": secrets.token_hex(4)}))
-        self._session = wandb.init(
-            project="shoal",
-            name=run.name,
-            id=from_json(path.read_bytes())["id"],
-            resume="allow",
-            dir=str(run.path),
-            config=dict(config),
-            # It would wrap stdout, which the progress display needs for itself.
-            settings=wandb.Settings(console="off"),
-        )
+        try:
+            self._session = wandb.init(
+                **_wandb_place(config.get("run", {})),
+                name=run.name,
+                id=read_json(path)["id"],
+                resume="allow",
+                dir=str(run.path),
+                config=dict(config),
+                # It would wrap stdout, which the progress display needs for itself.
+                settings=wandb.Settings(console="off"),
+            )
+        except wandb.errors.Error as error:
+            raise RuntimeError(
+                f"Weights & Biases cannot be reached: {error}. Type `wandb login` once, or set WANDB_MODE=offline to "
+                "keep its files in the run folder, or leave out --track wandb"
+            ) from error
 
     def log(self, row: dict[str, Any]) -> None:
         self._session.log(row, step=_step(row))
 
     def close(self) -> None:
         self._session.finish()
+
+
+def _wandb_place(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Where a run goes: the flags, else W&B's own variables (WANDB_PROJECT, WANDB_ENTITY ...), else project "shoal".
+
+    What is left out here is what wandb takes from its variables.
+    """
+    place = {name: options.get(f"wandb_{name}") for name in ("project", "entity", "group")}
+    if not place["project"] and not os.environ.get("WANDB_PROJECT"):
+        place["project"] = "shoal"
+    tags = [tag.strip() for tag in str(options.get("wandb_tags") or "").split(",") if tag.strip()]
+    return {name: value for name, value in {**place, "tags": tags}.items() if value}
 
 
 class Guarded:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import resource
 import shlex
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -19,6 +17,7 @@ import numpy as np
 from shoal.bandit import strategies
 from shoal.bandit.orders import kendall
 from shoal.runs.disk import replace_atomically, to_json
+from shoal.runs.usage import Clock
 from shoal.search import worker
 from shoal.search.domain import Domain, Ranking, Say, complete_options, default_config, make_domain, pull_seed
 from shoal.search.folder import LOG, RANKING, UNIVERSAL, Record, Request, SearchFolder
@@ -50,7 +49,7 @@ def search(
     command: str | None = None,
 ) -> SearchResult:
     """Search, or with `resume` go on with a search; returns when all pulls are done and the report is written."""
-    began, cpu = time.perf_counter(), _cpu_s()
+    clock = Clock()
     folder = _open(config, options or {}, resume, command)
     with folder.run:
         folder.run.lock()
@@ -70,7 +69,7 @@ def search(
             folder.run.set_status("interrupted" if stopped else "failed", reason)
             raise
     policy = _policy(folder, summary)
-    return SearchResult(str(folder.path), str(page), summary, policy, time.perf_counter() - began, _cpu_s() - cpu)
+    return SearchResult(str(folder.path), str(page), summary, policy, clock.wall_s(), clock.cpu_s())
 
 
 def _policy(folder: SearchFolder, summary: Summary) -> str | None:
@@ -215,8 +214,3 @@ def _crew(folder: SearchFolder, domain: Domain, say: Say) -> Iterator[_Crew]:
         yield crew
     finally:
         crew.close()
-
-
-def _cpu_s() -> float:
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in used)

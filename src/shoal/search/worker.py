@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO
 
 from shoal.runs.store import Run
+from shoal.runs.usage import Clock
 from shoal.search.domain import Domain, Say, make_domain
 from shoal.search.folder import LOG, Record, Request, SearchFolder, claim
 
@@ -23,12 +22,12 @@ def pull(folder: SearchFolder, domain: Domain, request: Request, say: Say) -> Re
     place = folder.ask(request)
     lock = claim(place)
     try:
-        began, cpu = time.perf_counter(), _cpu_s()
+        clock = Clock()
         start = None if request.start is None else folder.path / request.start
         result = domain.pull(request.item, start=start, seed=request.seed, folder=place, say=say)
         if result.weights:  # relative, so that the folder may be moved
             result = replace(result, weights=os.path.relpath(result.weights, folder.path))
-        record = Record(request, result, time.perf_counter() - began, _cpu_s() - cpu)
+        record = Record(request, result, clock.wall_s(), clock.cpu_s())
         folder.store(record)
         return record
     finally:
@@ -62,11 +61,6 @@ def main(arguments: list[str]) -> None:
 def _end_with_parent(pipe: IO[bytes]) -> None:
     pipe.read()  # returns when the parent closes its end, which the kernel does for one that was killed
     os._exit(1)
-
-
-def _cpu_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":

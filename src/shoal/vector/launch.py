@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import select
+import socket
 import sys
 import threading
 import types
@@ -12,9 +14,25 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from shoal.vector.errors import Unsupported
+
 START_METHODS = ("spawn", "fork", "forkserver")
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 _lock = threading.Lock()  # two threads that start workers would restore each other's blank `__main__`
+
+
+def processes_work() -> bool:
+    """Whether this system has what worker processes are built on: Linux and macOS have, Windows has not."""
+    return hasattr(select, "poll") and hasattr(socket, "send_fds")
+
+
+def check_processes() -> None:
+    """Refuse worker processes where they cannot work."""
+    if not processes_work():
+        raise Unsupported(
+            "worker processes need Linux or macOS (poll, and descriptors sent over a socket); this system has neither. "
+            "Use --backend serial, or a compiled environment"
+        )
 
 
 def usable_cores() -> int:

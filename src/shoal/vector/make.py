@@ -17,7 +17,7 @@ from shoal.vector.choose import Measured, choose, step_cost_s
 from shoal.vector.chunk import EnvFactory
 from shoal.vector.errors import EnvRaised
 from shoal.vector.foreign import Maker, find_spec, import_all, load_wrapper, module_of
-from shoal.vector.launch import usable_cores
+from shoal.vector.launch import processes_work, usable_cores
 from shoal.vector.own import parse_autoreset
 from shoal.vector.process import ProcessVectorEnv
 from shoal.vector.seeding import Stream
@@ -131,6 +131,9 @@ def make_vec(
     with _in_plain_words(env, env_kwargs):
         if backend != "auto":
             return {"serial": serial, "process": process, "split": split}[backend]()
+        if not processes_work():
+            say("backend serial: this system has no worker processes (Linux and macOS have)")
+            return serial()
         return choose(one, len(factories), serial, process, split if slices == "lockstep" else None, workers, say)
 
 

@@ -29,7 +29,7 @@ from shoal.vector.block import Block, SharedMemory
 from shoal.vector.chunk import EnvFactory, Infos
 from shoal.vector.errors import EnvFault, EnvTimeout, WorkerDied
 from shoal.vector.frames import fault_from_data, unpack
-from shoal.vector.launch import safe_start_method, usable_cores
+from shoal.vector.launch import check_processes, safe_start_method, usable_cores
 from shoal.vector.layout import Array
 from shoal.vector.own import parse_autoreset
 from shoal.vector.remote import Remote, end_all
@@ -69,6 +69,7 @@ class ProcessVectorEnv(BatchVectorEnv):
         autoreset_mode: str | AutoresetMode = "same_step",
     ) -> None:
         self._workers: list[Remote] = []
+        check_processes()
         self.factories, self.on_fault = list(factories), on_fault
         self.step_timeout_s, self.start_timeout_s = step_timeout_s, start_timeout_s
         num_envs = len(self.factories)
