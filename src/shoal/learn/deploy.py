@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,25 @@ from shoal.learn.weights import load_weights
 from shoal.runs import checkpoint
 from shoal.runs.store import Run
 from shoal.vector.layout import Array
+from shoal.vector.seeding import SCHEME
 from shoal.vector.space_data import space_from_data
 
 
 class DeployedPolicy:
     """`policy(observation) -> action`, for one observation or, with `batched=True`, for many at once."""
 
-    def __init__(self, agent: Agent, action_space: spaces.Space[Any], config: TrainConfig, epoch: int) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        action_space: spaces.Space[Any],
+        config: TrainConfig,
+        epoch: int,
+        skipped: Sequence[str] = (),
+        seed_scheme: int = SCHEME,
+    ) -> None:
         self.agent, self.action_space, self.config, self.epoch = agent, action_space, config, epoch
+        self.skipped = list(skipped)  # newer checkpoints that are damaged, and how
+        self.seed_scheme = seed_scheme  # of the episodes that it was trained on
         self.generator = torch.Generator().manual_seed(0)
 
     def __call__(self, observation: Any, *, deterministic: bool = True, batched: bool = False) -> Any:
@@ -39,15 +51,16 @@ class DeployedPolicy:
         return actions if batched else _single(actions[0], self.action_space)
 
     @torch.inference_mode()
-    def act(self, rows: list[Array], deterministic: bool) -> Array:
-        """Actions for observation leaves `[B, *shape]`, as the environment takes them."""
+    def act(self, rows: list[Array], deterministic: bool, noise: torch.Tensor | None = None) -> Array:
+        """Actions for observation leaves `[B, *shape]`, as the environment takes them; `noise` as `kind.noise` gives it
+        decides sampled ones, else the policy's own generator does."""
         if self.agent.features.mask_leaf is not None:
             check_masks(rows[self.agent.features.mask_leaf], self.agent.kind.choices)
         params = self.agent.distribution([torch.from_numpy(row) for row in rows]).cpu()
         kind = self.agent.kind
         if deterministic:
             return kind.to_env(kind.mode(params).numpy())
-        noise = kind.noise((len(params),), self.generator)
+        noise = kind.noise((len(params),), self.generator) if noise is None else noise
         return kind.to_env(kind.sample(params, noise).numpy())
 
 
@@ -66,7 +79,9 @@ def load_policy(
         part[name.split(".", 1)[0]][name.split(".", 1)[-1]] = value
     load_weights(agent.network, part["network"])
     agent.set_moments_state(part.get("moments", {}))
-    return DeployedPolicy(agent, action_space, config, found.epoch)
+    return DeployedPolicy(
+        agent, action_space, config, found.epoch, found.skipped, int(found.meta.get("seed_scheme", 1))
+    )
 
 
 def _single(action: Any, space: spaces.Space[Any]) -> Any:

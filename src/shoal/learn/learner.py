@@ -20,7 +20,7 @@ from shoal.learn.rollout import Collector, EpisodeTracker, Rollout
 from shoal.learn.weights import load_weights, weights_of
 from shoal.vector.errors import NotFinite
 from shoal.vector.layout import Array
-from shoal.vector.seeding import Stream, sequence
+from shoal.vector.seeding import SCHEME, Stream, sequence
 from shoal.vector.space_data import space_from_data, space_to_data
 from shoal.vector.stepping import Stepper
 
@@ -65,6 +65,7 @@ class Learner:
         self.tracker = EpisodeTracker(env.num_envs)
         self.reward_scale = RewardScale(env.num_envs, ppo.gamma) if ppo.normalise_rewards else None
         self.epoch = self.steps = self.episodes_in_epoch = 0
+        self.seed_scheme = SCHEME
         self.collect_s = 0.0
         self.elapsed_s = 0.0
 
@@ -187,7 +188,7 @@ class Learner:
         """First observations of a new run; other ones where a run goes on with new episodes."""
         seed = self.config.run.seed
         if self.epoch > 0:
-            seed = _word(seed, Stream.ACT, self.epoch) & 0x7FFFFFFF  # many environments take 32 bits at most
+            seed = _word(seed, Stream.ACT, self.epoch) & 0x3FFFFFFF  # a foreign VectorEnv may use it as an episode's
         self.stepper.reset(seed, self.collector.current())
         self.mark()
 
@@ -224,6 +225,7 @@ class Learner:
             "features": self._features_version(),
             "network": self._own_network(),
             "elapsed_s": self.elapsed_s,
+            "seed_scheme": self.seed_scheme,
         }
         return tensors, meta
 
@@ -254,6 +256,7 @@ class Learner:
                 f"the checkpoint was trained on features {meta.get('features')}, this environment gives "
                 f"{self._features_version()}: the same numbers would mean other things. Train anew"
             )
+        self.seed_scheme = int(meta.get("seed_scheme", 1))
         load_weights(self.agent.network, part("network"))
         self.ppo.set_state(part("optimiser"))
         self.ppo.skipped_in_a_row = int(meta["skipped_in_a_row"])

@@ -55,6 +55,13 @@ class Stepper:
         self._resetting[:] = False
         self._copy(observations, out)
 
+    def restart(self, seeds: Sequence[int], mask: Array, out: Sequence[Array]) -> None:
+        """Begin an episode with its own seed in every environment of `mask` (bool[N]); `seeds` has one for each of all
+        N, the present one where nothing begins."""
+        observations, _ = self.env.reset(seed=list(seeds), options=None if mask.all() else {"reset_mask": mask})
+        self._resetting[mask] = False
+        self._copy(observations, out, mask)
+
     def step(self, actions: Any, out: Sequence[Array]) -> Outcome:
         """Step all environments; next observations go into `out`."""
         if self._own is not None:

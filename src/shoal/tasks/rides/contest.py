@@ -69,7 +69,8 @@ def contest(
     options = replace(options, iterations=iterations, futures=0)  # for who asks for none
     believed = replace(believed or options, customers=options.customers)
     world = make_world(options)
-    seeds = [episode_seed(seed, day, 0, Stream.EVALUATE) for day in range(days)]
+    # Scheme 1: the same days as ever, and held out from runs of older versions too.
+    seeds = [episode_seed(seed, day, 0, Stream.EVALUATE, scheme=1) for day in range(days)]
     parts = -(-days // batch)
     size = -(-days // parts)  # batches of one size: the last is filled up with days that are dropped again
     padded = seeds + seeds[:1] * (parts * size - days)
