@@ -60,8 +60,10 @@ class EvaluateArgs:
     """Run folder, or its name under --runs-dir."""
     episodes: int | None = None
     """Held-out episodes per mode; default 100."""
-    num_envs: int = 1
-    """Environments that play them."""
+    num_envs: int | None = None
+    """Environments that play them; default: as many as make it fast. The score is the same."""
+    max_episode_steps: int | None = None
+    """Steps after which an episode that nothing ends is cut; default: 20,000, or the environment's own limit."""
     seed: int | None = None
     """Seed of the evaluation stream; default: the run's (0 with --leaderboard)."""
     leaderboard: bool = False
@@ -87,6 +89,7 @@ def evaluate(args: list[str], as_json: bool) -> int:
             simulator=given.simulator or "shoal",
             runs_dir=given.runs_dir,
         )
+        _page_again(given.run, given.runs_dir)
         print(json.dumps(found, allow_nan=False) if as_json else "\n".join(leaderboard_lines(given.run, found)))
         return 0
     from shoal.evaluate import evaluate as score
@@ -97,8 +100,11 @@ def evaluate(args: list[str], as_json: bool) -> int:
         num_envs=given.num_envs,
         seed=given.seed,
         simulator=given.simulator,
+        max_episode_steps=given.max_episode_steps,
         runs_dir=given.runs_dir,
+        say=warn,
     )
+    page = _page_again(given.run, given.runs_dir)
     if as_json:
         print(json.dumps(result, allow_nan=False))
         return 0
@@ -109,12 +115,33 @@ def evaluate(args: list[str], as_json: bool) -> int:
     print(f"{'':15}{'mean':>10}  {'95 % interval':^21}{'median':>10}{'worst':>10}{'best':>10}{'length':>9}")
     for mode in ("deterministic", "sampled"):
         row = result[mode]
-        bounds = f"[{row['low']:,.1f}, {row['high']:,.1f}]"
+        bounds = "-" if row["low"] is None else f"[{row['low']:,.1f}, {row['high']:,.1f}]"
         print(
             f"{mode:15}{row['mean']:>10,.1f}  {bounds:^21}{row['median']:>10,.1f}{row['worst']:>10,.1f}"
             f"{row['best']:>10,.1f}{row['mean_length']:>9,.0f}"
         )
+    for mode in ("deterministic", "sampled"):
+        if "conduct" in result[mode]:
+            from shoal.words import conduct_line
+
+            print(f"{mode:15}{conduct_line(result[mode]['conduct'])}")
+    print(page)
     return 0
+
+
+def warn(text: str) -> None:
+    """Beside the results, not among them."""
+    print(f"shoal: {text}" if text.startswith("WARNING") else text, file=sys.stderr, flush=True)
+
+
+def _page_again(run: str, runs_dir: str) -> str:
+    """The run's page, with the new score; a page that cannot be written takes nothing from the score."""
+    from shoal.report import write_report
+
+    try:
+        return f"report   {write_report(run, runs_dir=runs_dir)}"
+    except (OSError, ValueError) as error:
+        return f"the report was not written: {error}"
 
 
 def tasks(args: list[str], as_json: bool) -> int:
