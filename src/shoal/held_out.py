@@ -71,7 +71,7 @@ def play(
     playing = np.arange(num_envs)  # int64[N]: which episode; -1 where there is nothing left to play
     playing[playing >= len(seeds)] = -1
     started, over, steps = int((playing >= 0).sum()), 0, 0
-    now = [seeds[episode] for episode in playing]  # an idle environment plays some other one again, unheard
+    now = [seeds[episode] for episode in playing.tolist()]  # an idle environment plays some other one again, unheard
     rows = stepper.layout.allocate(num_envs)
     stepper.restart(now, np.ones(num_envs, np.bool_), rows)
     actor.begin(np.flatnonzero(playing >= 0), playing)
