@@ -35,15 +35,12 @@ _MOST_EVENTS = 200
 
 
 def write_report(run: str | Path | Run, *, runs_dir: str | Path = "runs") -> Path:
-    """Write `report.html` and `figures/curves.svg` of a run, or the page of a search; returns the page's path."""
+    """Write `report.html` and `figures/curves.svg` of a training run; returns the page's path."""
     folder = run if isinstance(run, Run) else Run.open(run, Path(runs_dir))
     config = folder.config
-    if "search" in config:
-        from shoal.search.report import write_again
-
-        return write_again(folder.path)
     if "task" not in config:
-        raise ValueError(f"{folder.path}/config.json: expected a run's or a search's, with 'task' or 'search' in it")
+        kind = "a search, whose page shoal.search.report writes" if "search" in config else "neither run nor search"
+        raise ValueError(f"{folder.path}: expected the folder of a training run, got {kind}")
     rows = folder.metrics()
     pictures = _pictures(rows, config)
     if pictures:

@@ -180,7 +180,7 @@ def write_pictures(contest: Contest, name: str, folder: Path, ours: Sequence[str
 
 # -- the page ----------------------------------------------------------------------------------------
 
-TITLE = "Evaluation on held-out days and riders"
+TITLE = "Evaluation on held-out days"
 _OTHER = (ValueError, KeyError, TypeError, AttributeError)  # of a file that is not an evaluation of this version
 
 
@@ -188,10 +188,8 @@ def headline(run: Run) -> str:
     """What an operator wants to know, as a sentence."""
     path = run.path / EVALUATION
     if not path.exists():
-        return (
-            f"Not evaluated yet: <code>shoal evaluate {text(run.name)}</code> plays held-out days and says what "
-            "negotiating saves."
-        )
+        command = f"<code>shoal evaluate {text(run.name)}</code>"
+        return f"What negotiating saves is not known yet: {command} plays held-out days."
     try:
         results = from_json(path.read_bytes())
         contest = next(iter(results["contests"].values()))
@@ -221,7 +219,7 @@ def section(run: Run) -> str:
     """The evaluation of a run as HTML; nothing where there was none."""
     path = run.path / EVALUATION
     if not path.exists():
-        return ""
+        return f"<p>None yet: <code>shoal evaluate {text(run.name)}</code> plays held-out days and draws them.</p>"
     parts = []
     try:
         results = from_json(path.read_bytes())
@@ -248,13 +246,15 @@ def _about(contest: dict[str, Any], results: dict[str, Any]) -> str:
         if solver
         else "Prices by "
     )
-    return f"<h3>{text(contest['about'])}</h3><p>" + text(
-        f"{contest['days']:,d} days of {contest['customers']:d} requests, {contest['vehicles']:d} vehicles; the same "
-        f"days for every policy. {judge}the own oracle ({contest['iterations']:d} iterations a request). Net gain: "
-        f"route minutes saved, less {contest['patience']:g} per minute a rider agreed to and {contest['refusal']:g} "
-        "per refusal. Brackets: 95 % bootstrap intervals over days"
-        f"{', too narrow for so few' if contest['days'] < ENOUGH_FOR_BOOTSTRAP else ''}."
-    ) + "</p>"  # fmt: skip
+    riders = "riders known from training" if contest.get("held_out") == "days" else "held-out riders"
+    few = ", too narrow for so few" if contest["days"] < ENOUGH_FOR_BOOTSTRAP else ""
+    about = (
+        f"{contest['days']:,d} days of {contest['customers']:d} requests of {riders}, {contest['vehicles']:d} "
+        f"vehicles; the same days for every policy. {judge}the own oracle ({contest['iterations']:d} iterations a "
+        f"request). Net gain: route minutes saved, less {contest['patience']:g} per minute a rider agreed to and "
+        f"{contest['refusal']:g} per refusal. Brackets: 95 % bootstrap intervals over days{few}."
+    )
+    return f"<h3>{text(contest['about'])}</h3><p>{text(about)}</p>"
 
 
 def _policies(contest: dict[str, Any], ours: set[str]) -> str:

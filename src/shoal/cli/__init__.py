@@ -199,20 +199,29 @@ def bench(args: list[str], as_json: bool) -> int:
 
 @dataclass(frozen=True)
 class ReportArgs:
-    """Write a run's page again: curves, settings, events, in one self-contained HTML file."""
+    """Write the page of a run or a search again: scores, curves, settings, events, in one self-contained HTML file."""
 
     run: str
-    """Run folder, or its name under --runs-dir."""
+    """Folder of a run or a search, or its name under --runs-dir."""
     runs_dir: str = "runs"
     """Folder that holds the run folders."""
 
 
 def report(args: list[str], as_json: bool) -> int:
-    """Write a run's page."""
+    """Write the page of a run or a search."""
     given = parse(ReportArgs, named(args, "--run"), "shoal report RUN")
-    from shoal.report import write_report
+    from pathlib import Path
 
-    path = write_report(given.run, runs_dir=given.runs_dir)
+    from shoal.runs.store import Run
+
+    if "search" in Run.open(given.run, Path(given.runs_dir)).config:
+        from shoal.search.report import write_again
+
+        path = write_again(given.run, runs_dir=given.runs_dir)
+    else:
+        from shoal.report import write_report
+
+        path = write_report(given.run, runs_dir=given.runs_dir)
     print(json.dumps({"report": str(path)}) if as_json else f"report   {path}")
     return 0
 
@@ -225,7 +234,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str], bool], int], str]] = {
     ),
     "search": (search, "search cage2|gridworld: in which order? A bandit whose pulls are trainings (--resume FOLDER)"),
     "tasks": (tasks, "tasks: what can be trained"),
-    "report": (report, "report RUN: write a run's page again"),
+    "report": (report, "report RUN|SEARCH: write its page again"),
     "rides": (rides, "rides city|day|offer: the city and its days as maps, what a trained run would offer a rider now"),
     "cage2": (cage2, "cage2 replay|play|score: recordings of the real CybORG, episodes in words, scripted defenders"),
     "bench": (bench, "bench vector|ppo|cage2|rides: measure this machine, peers side by side"),

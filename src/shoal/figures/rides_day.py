@@ -148,7 +148,7 @@ def _every(hours: int) -> Any:
 
 
 def _answer(row: Mapping[str, Any]) -> tuple[str, str]:
-    asked = [f"{row[f'{way}_min']} min {way}" for way in ("earlier", "later") if row[f"{way}_min"]]
+    asked = [f"{row[f'{way}_min']} {way}" for way in ("earlier", "later") if row[f"{way}_min"]]
     words = " + ".join(asked)
     return {"none": ("", LABEL), "yes": (f"agreed: {words}", RING), "no": (f"refused: {words}", LABEL)}[row["answer"]]
 

@@ -63,7 +63,7 @@ def _name_points(ax: Axes, rows: Sequence[Mapping[str, Any]], ours: Sequence[str
     """A name beside each point, where it lies on no other name, point or error bar."""
     (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
     across, height = right - left, high - low
-    line, letter = 0.034 * height, 0.0075 * across  # of text of 8 points on a figure of 9 x 6 inches
+    line, letter = 0.034 * height, 0.0085 * across  # of text of 8 points on a figure of 9 x 6 inches
     taken = [(float(row["burden_min"]), float(row["low"]), float(row["high"])) for row in rows]
     boxes = [(x - 0.006 * across, x + 0.006 * across, bottom, top) for x, bottom, top in taken]
     for row in sorted(rows, key=lambda row: float(row["saved_min"])):
@@ -82,9 +82,10 @@ def _name_points(ax: Axes, rows: Sequence[Mapping[str, Any]], ours: Sequence[str
         box = (free or places)[0]
         boxes.append(box)
         colour, middle = RING if row["name"] in ours else "#1d2733", (box[2] + box[3]) / 2
+        side, edge = ("left", box[0]) if box[0] > x else ("right", box[1])
         if middle != y:  # a thread from a name that had to move
-            ax.plot([x, box[0] if box[0] > x else box[1]], [y, middle], color=MUTED, linewidth=0.7, zorder=2)
-        ax.annotate(words, (box[0], middle), ha="left", va="center", fontsize=8, color=colour, zorder=5, bbox=HALO)
+            ax.plot([x, edge], [y, middle], color=MUTED, linewidth=0.7, zorder=2)
+        ax.annotate(words, (edge, middle), ha=side, va="center", fontsize=8, color=colour, zorder=5, bbox=HALO)
 
 
 def pareto_figure(rows: Sequence[Mapping[str, Any]], ours: Sequence[str] = (), price: str = "") -> Figure:

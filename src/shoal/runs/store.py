@@ -108,11 +108,10 @@ class Run:
             # os.path.isfile, unlike Path.is_file, answers False for NUL and for names that are too long.
             if os.path.isfile(path / "config.json"):
                 return cls(path.resolve())
-        known = _newest_first(root)
-        near = difflib.get_close_matches(text[:300], known, n=5, cutoff=0.3)
+        known = sorted(entry.name for entry in root.iterdir()) if root.is_dir() else []
+        known = [other for other in known if os.path.isfile(root / other / "config.json")]
+        near = difflib.get_close_matches(text[:300], known, n=5, cutoff=0.3) or known[-5:]
         hint = f"Did you mean: {', '.join(near)}?" if near else "There is no run there yet."
-        if known and not near:
-            hint = f"The newest there: {', '.join(known[:5])}"
         raise FileNotFoundError(f"no run {_shown(text)} in {root}, nor a run folder of that path. {hint}")
 
     def set_config(self, config: Mapping[str, Any]) -> None:
@@ -205,17 +204,6 @@ def _claim(root: Path, name: str | None, task: str) -> Path:
             path.mkdir()
             return path
     raise FileExistsError(f"{root} already holds 9,999 runs called {stem}: choose a name")
-
-
-def _newest_first(root: Path) -> list[str]:
-    """Names of the runs below a folder; first the one whose status changed last."""
-    found = []
-    for entry in root.iterdir() if root.is_dir() else ():
-        if os.path.isfile(entry / "config.json"):
-            with contextlib.suppress(OSError):
-                status = entry / "status.json"
-                found.append(((status if status.exists() else entry).stat().st_mtime_ns, entry.name))
-    return [name for _, name in sorted(found, reverse=True)]
 
 
 def _shown(text: str) -> str:

@@ -58,7 +58,8 @@ class Stepper:
     def restart(self, seeds: Sequence[int], mask: Array, out: Sequence[Array]) -> None:
         """Begin an episode with its own seed in every environment of `mask` (bool[N]); `seeds` has one for each of all
         N, the present one where nothing begins."""
-        observations, _ = self.env.reset(seed=list(seeds), options=None if mask.all() else {"reset_mask": mask})
+        env: Any = self.env  # Gymnasium's own take a seed for each environment too; its annotation does not say so
+        observations, _ = env.reset(seed=list(seeds), options=None if mask.all() else {"reset_mask": mask})
         self._resetting[mask] = False
         self._copy(observations, out, mask)
 
