@@ -153,7 +153,7 @@ def test_the_page_opens_with_the_answer(tmp_path: Path) -> None:
     assert "3 episodes that it has never seen" in answer
     assert "1.5 on average, 95 % interval 1 to 2" in answer
     assert "(epoch 1 of 2)" in answer  # training went on
-    assert "Compliance 90.0 %" in answer
+    assert "Under its order, means over episodes: compliance 90.0 % [80.0, 100.0]" in answer
     assert "its sum is 1.50, 95 % interval 1.00 to 2.00" in answer
     assert "a newer checkpoint is damaged: epoch-3: bad" in page
     assert "somebody" in page

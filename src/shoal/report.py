@@ -152,7 +152,7 @@ def _conduct_text(conduct: dict[str, Any]) -> str:
         line = conduct_line(conduct)
     except (KeyError, TypeError, ValueError, AttributeError):
         return ""
-    return text(line[0].upper() + line[1:] + ".")
+    return text(f"Under its order, {line}.")
 
 
 def _scores(kept: dict[str, Any]) -> str:

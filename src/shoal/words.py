@@ -11,12 +11,13 @@ def conduct_line(conduct: dict[str, Any]) -> str:
     >>> share = {"mean": 0.9, "low": 0.8, "high": 1.02, "episodes": 7}
     >>> line = conduct_line({"compliance": share, "coverage": share, "wasted": share, "compliant": 63, "violations": 7})
     >>> line.split(", ")[0], line.split("; ")[1]
-    ('compliance 90.0 % [80.0', '63 of 70 judged fixes kept to the order')
+    ('means over episodes: compliance 90.0 % [80.0', '63 of all 70 judged fixes kept to the order')
     """
     names = {"compliance": "compliance", "coverage": "coverage", "wasted": "wasted fixes"}
     parts = [f"{word} {share_text(conduct[name])}" for name, word in names.items()]
     judged = conduct["compliant"] + conduct["violations"]
-    return f"{', '.join(parts)}; {conduct['compliant']:,} of {judged:,} judged fixes kept to the order"
+    whole = f"{conduct['compliant']:,} of all {judged:,} judged fixes kept to the order"
+    return f"means over episodes: {', '.join(parts)}; {whole}"
 
 
 def share_text(share: dict[str, Any] | None) -> str:

@@ -54,7 +54,7 @@ def _draw_net_lines(ax: Axes, right: float, low: float, top: float) -> None:
         x, y = right, net + right
         if y > ax.get_ylim()[1]:
             x, y = ax.get_ylim()[1] - net, ax.get_ylim()[1]
-        if 0 < x <= right and ax.get_ylim()[0] < y:
+        if 0 < x <= right and y - 0.05 * (top - low) > ax.get_ylim()[0]:
             ax.annotate(f"net {net:+g}" if net else "net 0", (x, y), xytext=(-4, -4), textcoords="offset points",
                         ha="right", va="top", fontsize=7, color=LABEL, bbox=HALO)  # fmt: skip
 

@@ -70,7 +70,7 @@ def contest(
     options = replace(options, iterations=iterations, futures=0)  # for who asks for none
     believed = replace(believed or options, customers=options.customers)
     world = make_world(options)
-    # Scheme 1: the same days as ever, and held out from runs of older versions too.
+    # Scheme 1: the same days as ever; the environment draws each from its seed (env.py, _begin).
     seeds = [episode_seed(seed, day, 0, Stream.EVALUATE, scheme=1) for day in range(days)]
     parts = -(-days // batch)
     size = -(-days // parts)  # batches of one size: the last is filled up with days that are dropped again
