@@ -74,6 +74,18 @@ def test_a_run_is_evaluated_against_the_baselines_and_drawn(folder: Path, capsys
     assert (folder / "rides-reference.cache").stat().st_size > 0
 
 
+def test_a_long_evaluation_says_how_long_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """After the first days priced by the reference, for all policies, on stderr."""
+    from shoal import pace
+
+    monkeypatch.setattr(pace, "KNOWN_AFTER_S", 0.0)
+    monkeypatch.setattr(pace, "WORTH_SAYING_S", 0.0)
+    args = ["--policy", "myopic", "--days", "3", "--customers", "8", "--reference-iterations", "1"]
+    monkeypatch.chdir(tmp_path)  # prices are kept in ./runs
+    assert run_cli("evaluate", "rides", *args, "--reference-seeds", "1", *QUICK) == 0
+    assert "of 6 days priced by the reference, about 0:" in capsys.readouterr().err
+
+
 def test_a_page_without_evaluation_says_how_to_get_one(folder: Path) -> None:
     """The page of a run that nobody evaluated names the command; so does one with a file that is no evaluation."""
     path = folder / "r2" / "evaluation.json"

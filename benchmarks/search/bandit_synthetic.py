@@ -68,7 +68,7 @@ def measured(say: Say) -> list[Row]:
 def compared(label: str, pulls: dict[str, list[int]], seeds: range, judged: bool, say: Say) -> list[Row]:
     """The two rows, of so many of the seeds."""
     ucb, random = (np.array(pulls[name][: len(seeds)], float) for name in ("ucb", "random"))
-    low, high = interval(ucb - random)
+    low, high = interval(ucb - random) or (None, None)
     detail = {
         "median_ucb": float(np.median(ucb)),
         "median_random": float(np.median(random)),

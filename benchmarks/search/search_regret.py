@@ -83,7 +83,7 @@ def differences(red: str, groups: list[list[dict[str, Any]]]) -> Row:
     ranking = []
     for group in groups:
         means = np.array([one["mean"] for one in group])
-        low, high = interval(means)
+        low, high = interval(means) or (None, None)
         ranking.append({"order": group[0]["order"], "mean": float(means.mean()), "low": low, "high": high,
                         "trainings": len(means), "passed": sum(one["passed"] for one in group)})  # fmt: skip
     ranking.sort(key=lambda one: -one["mean"])
@@ -106,7 +106,7 @@ def regrets(red: str, groups: list[list[dict[str, Any]]], orders: str, alike: bo
     for seeds, other in ((SEEDS, "random"), (MANY_SEEDS, "random"), (SEEDS, "halving")):
         own, against = (curves[name][: len(seeds)] for name in ("ucb", other))
         minus = (own - against).mean(1)
-        low, high = interval(minus)
+        low, high = interval(minus) or (None, None)
         detail = {
             "mean": float(minus.mean()), "low": low, "high": high, "by_seed": minus.round(4).tolist(),
             "ucb_by_pull": own.mean(0).round(4).tolist(), f"{other}_by_pull": against.mean(0).round(4).tolist(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,18 +12,19 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from torch import nn
 
+from shoal import scores
 from shoal.defender import cage2_played, cage2_policy
-from shoal.learn.deploy import DeployedPolicy, load_policy
+from shoal.held_out import MOST_STEPS, Episodes, Say, held_out_seeds, open_environments, play
+from shoal.intervals import interval
+from shoal.learn.deploy import DeployedPolicy, read_policy
+from shoal.pace import Pace
+from shoal.runs.store import Run
 from shoal.tasks import environment
 from shoal.train import check_environment, parse_env_kwargs
 from shoal.vector.foreign import find_spec, import_all
-from shoal.vector.layout import Array, Layout
-from shoal.vector.make import make_vec
-from shoal.vector.protocols import parts_of
-from shoal.vector.seeding import Stream
 from shoal.vector.stepping import Stepper
 
-_RESAMPLES = 10_000
+__all__ = ["Score", "evaluate", "interval", "leaderboard", "play"]
 
 
 @dataclass(frozen=True)
@@ -30,19 +32,20 @@ class Score:
     """Returns of held-out episodes."""
 
     mean: float
-    low: float  # 95 % bootstrap interval of the mean
-    high: float
+    low: float | None  # 95 % interval of the mean; one episode has none
+    high: float | None
     median: float
     worst: float
     best: float
     mean_length: float
     episodes: int
+    unfinished: int  # episodes cut at the limit of steps; their returns so far are among the others
     returns: list[float]
 
     @staticmethod
-    def of(returns: list[float], lengths: list[int], seed: int) -> Score:
-        values = np.array(returns)
-        low, high = interval(values, seed)
+    def of(played: Episodes, seed: int) -> Score:
+        values = played.returns
+        low, high = interval(values, seed) or (None, None)
         return Score(
             mean=float(values.mean()),
             low=low,
@@ -50,49 +53,44 @@ class Score:
             median=float(np.median(values)),
             worst=float(values.min()),
             best=float(values.max()),
-            mean_length=float(np.mean(lengths)),
-            episodes=len(returns),
+            mean_length=float(played.lengths.mean()),
+            episodes=len(values),
+            unfinished=int(played.unfinished.sum()),
             returns=[float(value) for value in values],
         )
-
-
-def interval(values: Array, seed: int = 0) -> tuple[float, float]:
-    """95 % percentile bootstrap interval of a mean.
-
-    >>> interval(np.ones(10))
-    (1.0, 1.0)
-    """
-    rng = np.random.default_rng(seed)
-    chunks = [values[rng.integers(0, len(values), (500, len(values)))].mean(1) for _ in range(_RESAMPLES // 500)]
-    means = np.concatenate(chunks)
-    low, high = np.quantile(means, (0.025, 0.975))
-    return float(low), float(high)
 
 
 def evaluate(
     run: str | Path,
     *,
     episodes: int = 100,
-    num_envs: int = 1,
+    num_envs: int | None = None,
     seed: int | None = None,
     env: Any = None,
     network: nn.Module | None = None,
     simulator: str | None = None,
     imports: Sequence[str] = (),
+    max_episode_steps: int | None = None,
+    keep: bool = True,
     runs_dir: str | Path = "runs",
+    say: Say | None = None,
 ) -> dict[str, Any]:
-    """Score a run on held-out episodes, acting greedily and by sampling.
+    """Score a run on held-out episodes, acting greedily and by sampling, and keep the score in its folder.
 
     `env` makes one environment, where the run was trained on one of your own; `imports` are modules to import first.
 
-    Episode seeds come from the evaluation stream of the run's seed (or of `seed`), which no training shares. Every
-    environment plays the same number of episodes: taking whichever end first would favour short ones.
+    Episode seeds come from the evaluation stream of the run's seed (or of `seed`), which no training shares. The
+    score is the same whatever `num_envs`, which by default is as many as make it fast. An episode that nothing ends is
+    cut after `max_episode_steps` (by default 20,000, or the environment's own limit if that is higher); how many were
+    is in the result. `say` hears warnings and, where it takes long, how long; without it warnings are Python's.
     """
-    if episodes < 1 or num_envs < 1:
+    if episodes < 1 or (num_envs is not None and num_envs < 1):
         raise ValueError(f"expected at least 1 episode and 1 environment, got {episodes} and {num_envs}")
+    if max_episode_steps is not None and max_episode_steps < 1:
+        raise ValueError(f"expected max_episode_steps of at least 1, got {max_episode_steps}")
     if isinstance(env, VectorEnv):
         raise ValueError("expected env= as a function that makes one environment: a VectorEnv's seeds are its own")
-    policy = load_policy(run, network=network, runs_dir=runs_dir)
+    policy = read_policy(run, network=network, runs_dir=runs_dir)
     config = policy.config
     import_all(imports)
     check_environment(config, env, imports, f"shoal evaluate {run}", "evaluate it")
@@ -105,29 +103,67 @@ def evaluate(
             find_spec(made)
         except ValueError as error:
             raise ValueError(f"{error}. One that was given from Python is evaluated there, with env=") from None
-    result: dict[str, Any] = {
-        "task": config.task, "epoch": policy.epoch, "seed": seed, "num_envs": num_envs, "held_out": True,
-        "skipped": policy.skipped,
-    }  # fmt: skip
-    if played is not None:
-        result["played"] = played
-    for mode, deterministic in (("deterministic", True), ("sampled", False)):
-        envs = make_vec(
-            made,
-            num_envs,
-            stream=Stream.EVALUATE,
-            env_kwargs=kwargs,
-            imports=config.imports if env is None else (),
-            wrappers=config.wrappers,
-        )
-        try:
-            _check_same_observations(policy, envs)
-            policy.check_features(parts_of(envs).features_version)
-            returns, lengths = play(policy, Stepper(envs), episodes, seed, deterministic)
-        finally:
-            envs.close()
-        result[mode] = asdict(Score.of(returns, lengths, seed))
+    warn: Say = say or (lambda text: warnings.warn(text, stacklevel=3))
+    for reason in policy.skipped:
+        warn(f"WARNING: a newer checkpoint is damaged ({reason}): epoch {policy.epoch} is scored instead")
+    envs = open_environments(
+        made,
+        kwargs,
+        num_envs,
+        episodes,
+        policy,
+        say or (lambda text: None),
+        imports=config.imports if env is None else (),
+        wrappers=config.wrappers,
+    )
+    try:
+        result: dict[str, Any] = {
+            "task": config.task, "epoch": policy.epoch, "seed": seed, "num_envs": envs.num_envs, "held_out": True,
+            "skipped": policy.skipped,
+        }  # fmt: skip
+        if simulator is not None:
+            result["simulator"] = simulator
+        if played is not None:
+            result["played"] = played
+        result |= _play_both(policy, Stepper(envs), episodes, seed, max_episode_steps, say)
+    finally:
+        envs.close()
     result |= {name: result["deterministic"][name] for name in ("mean", "low", "high", "episodes")}
+    cut = result["deterministic"]["unfinished"] + result["sampled"]["unfinished"]
+    if cut:
+        warn(
+            f"WARNING: {cut} of {2 * episodes} episodes did not end within {result['max_episode_steps']:,} steps and "
+            "were cut: their returns so far are counted"
+        )
+    if not result["replayed_alike"]:
+        warn("WARNING: an episode played again with the same seed went otherwise: the environment ignores its seed")
+    if keep:
+        _keep(run, runs_dir, scores.HELD_OUT, result, warn)
+    return result
+
+
+def _play_both(
+    policy: DeployedPolicy, stepper: Stepper, episodes: int, seed: int, max_episode_steps: int | None, say: Say | None
+) -> dict[str, Any]:
+    """Greedily, by sampling, and one episode once more: does the environment do the same for the same seed?"""
+    seeds = held_out_seeds(seed, episodes, policy.seed_scheme)
+    own_limit = getattr(stepper.env.spec, "max_episode_steps", None) or 0
+    limit = max_episode_steps or max(MOST_STEPS, own_limit)
+    pace = Pace(2 * episodes, "episodes", say or (lambda text: None))
+    result: dict[str, Any] = {"max_episode_steps": limit}
+    for mode, before in (("deterministic", 0), ("sampled", episodes)):
+
+        def heard(over: int, steps: int, before: int = before) -> None:
+            pace.at(before + over, f" ({steps:,} steps)")
+
+        played = play(policy, stepper, seeds, seed, deterministic=mode == "deterministic", max_steps=limit, heard=heard)
+        result[mode] = asdict(Score.of(played, seed))
+        if played.tallies is not None:
+            from shoal.tasks.cage2.obedience import Conduct
+
+            result[mode]["conduct"] = Conduct.of(played.tallies).to_json()
+    again = play(policy, stepper, seeds[:1], seed, max_steps=limit)
+    result["replayed_alike"] = float(again.returns[0]) == result["deterministic"]["returns"][0]
     return result
 
 
@@ -139,6 +175,7 @@ def leaderboard(
     simulator: str = "shoal",
     rules: str | None = None,
     epoch: int | None = None,
+    keep: bool = True,
     runs_dir: str | Path = "runs",
     say: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
@@ -151,40 +188,14 @@ def leaderboard(
 
     act, options = cage2_policy(run, runs_dir, epoch)
     result = score_policy(act, episodes, seed, simulator=simulator, rules=rules, say=say, **options)
-    return {"run": str(run), "episodes": episodes, "seed": seed, **result}
+    result = {"run": str(run), "episodes": episodes, "seed": seed, **result}
+    if keep and epoch is None:
+        _keep(run, runs_dir, scores.LEADERBOARD, result, lambda text: warnings.warn(text, stacklevel=3))
+    return result
 
 
-def _check_same_observations(policy: DeployedPolicy, envs: VectorEnv[Any, Any, Any]) -> None:
-    """Rows go to the policy by position: every part must be of the same name, shape and type, in the same order."""
-    trained, got = policy.agent.features.layout, Layout(envs.single_observation_space)
-    if trained.leaves != got.leaves:
-        raise ValueError(
-            f"expected the observations that the run was trained on, {trained.space}, got {got.space}: evaluate it on "
-            "the environment of the run (the order of a Dict's keys counts too)"
-        )
-
-
-def play(
-    policy: DeployedPolicy, stepper: Stepper, episodes: int, seed: int, deterministic: bool
-) -> tuple[list[float], list[int]]:
-    """Returns and lengths of so many episodes, an equal share from each environment."""
-    num_envs = stepper.env.num_envs
-    quota = -(-episodes // num_envs)
-    policy.generator.manual_seed(seed)
-    rows = stepper.layout.allocate(num_envs)
-    stepper.reset(seed, rows)
-    totals, lengths = np.zeros(num_envs), np.zeros(num_envs, np.int64)
-    done: list[tuple[int, int, float, int]] = []  # (episode number, environment, return, length)
-    played = np.zeros(num_envs, np.int64)
-    while played.min() < quota:
-        outcome = stepper.step(policy.act(rows, deterministic), rows)
-        valid = np.ones(num_envs, np.bool_) if outcome.valid is None else outcome.valid
-        totals += np.where(valid, outcome.rewards, 0.0)
-        lengths += valid
-        for env in np.flatnonzero(outcome.terminated | outcome.truncated):
-            if played[env] < quota:
-                done.append((int(played[env]), int(env), float(totals[env]), int(lengths[env])))
-                played[env] += 1
-            totals[env] = lengths[env] = 0
-    done = sorted(done)[:episodes]
-    return [entry[2] for entry in done], [entry[3] for entry in done]
+def _keep(run: str | Path, runs_dir: str | Path, kind: str, result: dict[str, Any], warn: Say) -> None:
+    try:
+        scores.keep(Run.open(run, Path(runs_dir)), kind, result)
+    except OSError as error:  # the score is there all the same
+        warn(f"the score was not kept: {error}")

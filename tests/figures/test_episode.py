@@ -41,3 +41,28 @@ def test_it_draws_on_a_given_axis() -> None:
     draw_episode(data(), axis)
     assert axis.get_xlabel() == "step"
     assert axis.get_title() == "a <b> title"
+
+
+def test_the_legend_says_what_a_hollow_mark_is() -> None:
+    """Failed actions are drawn hollow or pale."""
+    figure = episode_figure(data())
+    legend = figure.axes[0].get_legend()
+    assert "hollow or pale: failed" in [text.get_text() for text in legend.get_texts()]
+
+
+def test_access_is_drawn_as_bars_of_its_own_colours() -> None:
+    """As shapes, not as a bitmap: their colours can turn on a dark page."""
+    from matplotlib.colors import to_hex
+    from matplotlib.figure import Figure
+
+    from shoal.figures.episode import ACCESS_COLOURS
+
+    axis = Figure().subplots()
+    draw_episode(data(), axis)
+    assert not axis.images
+    bars = [
+        (to_hex(bar.get_facecolor()[0]), path.get_extents().bounds)
+        for bar in axis.collections
+        for path in bar.get_paths()
+    ]
+    assert bars == [(ACCESS_COLOURS[2], (3.5, 0.5, 2.0, 1.0))]

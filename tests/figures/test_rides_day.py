@@ -134,3 +134,26 @@ def test_a_policy_without_offers_has_an_empty_curve(played: Contest) -> None:
     curves = day_view.reliability(played, "none")
     assert [curve["count"] for curve in curves] == [[], []]
     svg(rides_scores.calibration_figure(curves))
+
+
+def test_names_on_the_pareto_picture_lie_on_nothing() -> None:
+    """No name covers another name or the error bar of another policy, however close they are."""
+    rows: list[dict[str, Any]] = [
+        {"name": name, "burden_min": x, "saved_min": y, "low": y - 8, "high": y + 8, "agreed_min_per_rider": 4.0}
+        for name, x, y in (
+            ("none", 0.0, 0.0), ("myopic", 7.9, 29.0), ("myopic:pooled", 7.4, 37.0), ("lookahead:pooled", 10.8, 41.0),
+            ("lookahead", 15.6, 42.0), ("trained", 14.0, 47.0), ("max-change", 30.8, 45.0),
+        )
+    ]  # fmt: skip
+    figure = rides_scores.pareto_figure(rows, ["trained"], "own")
+    figure.canvas.draw()
+    axis = figure.axes[0]
+    names = [text for text in axis.texts if not text.get_text().startswith("net")]
+    boxes = [text.get_window_extent() for text in names]
+    assert len(boxes) == len(rows)
+    for i, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[:i])
+        for row in rows:
+            x, low = axis.transData.transform((row["burden_min"], row["low"]))
+            high = axis.transData.transform((row["burden_min"], row["high"]))[1]
+            assert not (box.x0 < x < box.x1 and box.y0 < high and low < box.y1), (names[i].get_text(), row["name"])

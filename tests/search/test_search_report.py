@@ -43,9 +43,54 @@ def test_the_page_stands_alone(tmp_path: Path) -> None:
     assert "<cdab>" not in page
     assert not re.search(r"(src|href)=[\"']?https?:", page)
     assert "<script" not in page
-    assert page.count("<svg") == 3
+    assert page.count("<svg ") == 3
     assert found.summary.regret is not None
     assert found.summary.regret["place"] == 1
+
+
+def test_shoal_report_writes_the_page_of_a_search(tmp_path: Path) -> None:
+    """`shoal report FOLDER` takes a search as well as a run."""
+    from shoal.cli import main
+
+    found = search(config(tmp_path, workflows=3))
+    page = Path(found.report)
+    before = page.read_text()
+    page.unlink()
+    with pytest.raises(SystemExit) as end:
+        main(["report", str(page.parent)])
+    assert not end.value.code
+    assert page.read_text() == before
+
+
+def test_no_value_of_a_search_becomes_markup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every value of a pull, one at a time: the page is harmless, or refused."""
+    import json
+
+    from hostile import check_harmless, spoiled
+
+    found = search(config(tmp_path, workflows=3))
+    folder = Path(found.report).parent
+    check_harmless(Path(found.report).read_text())
+    monkeypatch.setattr("shoal.search.report.svg_of", lambda figure: "<svg ></svg>")  # a second each
+    pull = sorted(folder.glob("pulls/*/pull.json"))[0]
+    written = 0
+    for bad in spoiled(json.loads(pull.read_text())):
+        pull.write_text(json.dumps(bad))
+        try:
+            page = write_again(folder).read_text()
+        except (ValueError, TypeError, KeyError, AttributeError, OSError):
+            continue
+        written += 1
+        check_harmless(page)
+    assert written > 3
+
+
+def test_the_kernel_stands_under_settings(tmp_path: Path) -> None:
+    """What a reader of the answer does not need is folded away."""
+    found = search(config(tmp_path, workflows=3))
+    page = Path(found.report).read_text()
+    assert page.index("id='settings'") < page.index("kernel of the model")
+    assert "kernel" not in page[page.index('class="answer"') : page.index("<nav")]
 
 
 def test_without_a_table_no_regret_is_claimed(tmp_path: Path) -> None:

@@ -13,17 +13,19 @@ from shoal.vector.seeding import Stream, env_keys, episode_seed, sequence
 @settings(deadline=None)
 @given(st.integers(0, 2**63 - 1), st.integers(0, 5000), st.integers(0, 10**6), st.sampled_from(Stream))
 def test_episode_seed_is_a_function_of_its_arguments(run: int, env: int, episode: int, stream: Stream) -> None:
-    """The same arguments give the same 32-bit seed, whose top bit says evaluation."""
+    """The same arguments give the same seed, which fits a C int and whose bit 30 says evaluation."""
     seed = episode_seed(run, env, episode, stream)
     assert seed == episode_seed(run, env, episode, stream)
-    assert seed < 2**32
-    assert (seed >> 31) == (stream == Stream.EVALUATE)
+    assert seed == int(np.int32(seed))
+    assert (seed >> 30) == (stream == Stream.EVALUATE)
+    old = episode_seed(run, env, episode, stream, scheme=1)
+    assert (old >> 31) == (stream == Stream.EVALUATE)
 
 
 def test_episode_seed_by_hand() -> None:
     """Episode 70 is word 6 of the second block of 64 words, whatever caches it."""
     words = np.random.SeedSequence(5, spawn_key=(0, 3, 1)).generate_state(64, np.uint32)
-    assert episode_seed(5, 3, 70) == int(words[6]) & 0x7FFFFFFF
+    assert episode_seed(5, 3, 70) == int(words[6]) & 0x3FFFFFFF
 
 
 def test_neighbouring_runs_share_no_seeds() -> None:

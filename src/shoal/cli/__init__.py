@@ -64,8 +64,10 @@ class EvaluateArgs:
     """Run folder, or its name under --runs-dir."""
     episodes: int | None = None
     """Held-out episodes per mode; default 100."""
-    num_envs: int = 1
-    """Environments that play them."""
+    num_envs: int | None = None
+    """Environments that play them; default: as many as make it fast. The score is the same."""
+    max_episode_steps: int | None = None
+    """Steps after which an episode that nothing ends is cut; default: 20,000, or the environment's own limit."""
     seed: int | None = None
     """Seed of the evaluation stream; default: the run's (0 with --leaderboard)."""
     leaderboard: bool = False
@@ -101,6 +103,7 @@ def evaluate(args: list[str], as_json: bool) -> int:
             runs_dir=given.runs_dir,
             say=say,
         )
+        _page_again(given.run, given.runs_dir)
         print(json.dumps(found, allow_nan=False) if as_json else "\n".join(leaderboard_lines(given.run, found)))
         return 0
     if given.rules is not None:
@@ -115,8 +118,11 @@ def evaluate(args: list[str], as_json: bool) -> int:
         seed=given.seed,
         simulator=given.simulator,
         imports=imports,
+        max_episode_steps=given.max_episode_steps,
         runs_dir=given.runs_dir,
+        say=warn,
     )
+    page = _page_again(given.run, given.runs_dir)
     if as_json:
         print(json.dumps(result, allow_nan=False))
         return 0
@@ -133,9 +139,30 @@ def evaluate(args: list[str], as_json: bool) -> int:
         mean, low, high, median, worst, best = (
             figure(row[name], places) for name in ("mean", "low", "high", "median", "worst", "best")
         )
-        bounds = f"[{low}, {high}]"
+        bounds = "-" if row["low"] is None else f"[{low}, {high}]"
         print(f"{mode:15}{mean:>10}  {bounds:^23}{median:>10}{worst:>10}{best:>10}{row['mean_length']:>9,.0f}")
+    for mode in ("deterministic", "sampled"):
+        if "conduct" in result[mode]:
+            from shoal.words import conduct_line
+
+            print(f"{mode:15}{conduct_line(result[mode]['conduct'])}")
+    print(page)
     return 0
+
+
+def warn(text: str) -> None:
+    """Beside the results, not among them."""
+    print(f"shoal: {text}" if text.startswith("WARNING") else text, file=sys.stderr, flush=True)
+
+
+def _page_again(run: str, runs_dir: str) -> str:
+    """The run's page, with the new score; a page that cannot be written takes nothing from the score."""
+    from shoal.report import write_report
+
+    try:
+        return f"report   {write_report(run, runs_dir=runs_dir)}"
+    except (OSError, ValueError) as error:
+        return f"the report was not written: {error}"
 
 
 def tasks(args: list[str], as_json: bool) -> int:
@@ -161,20 +188,29 @@ class TasksArgs:
 
 @dataclass(frozen=True)
 class ReportArgs:
-    """Write a run's page again: curves, settings, events, in one self-contained HTML file."""
+    """Write the page of a run or a search again: scores, curves, settings, events, in one self-contained HTML file."""
 
     run: str
-    """Run folder, or its name under --runs-dir."""
+    """Folder of a run or a search, or its name under --runs-dir."""
     runs_dir: str = "runs"
     """Folder that holds the run folders."""
 
 
 def report(args: list[str], as_json: bool) -> int:
-    """Write a run's page."""
+    """Write the page of a run or a search."""
     given = parse(ReportArgs, named(args, "--run"), "shoal report RUN")
-    from shoal.report import write_report
+    from pathlib import Path
 
-    path = write_report(given.run, runs_dir=given.runs_dir)
+    from shoal.runs.store import Run
+
+    if "search" in Run.open(given.run, Path(given.runs_dir)).config:
+        from shoal.search.report import write_again
+
+        path = write_again(given.run, runs_dir=given.runs_dir)
+    else:
+        from shoal.report import write_report
+
+        path = write_report(given.run, runs_dir=given.runs_dir)
     print(json.dumps({"report": str(path)}) if as_json else f"report   {path}")
     return 0
 
@@ -188,7 +224,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str], bool], int], str]] = {
     "search": (search, "search cage2|gridworld: in which order? A bandit whose pulls are trainings (--resume FOLDER)"),
     "tasks": (tasks, "tasks: what can be trained"),
     "runs": (runs, "runs: what has been trained, with which result (--clean removes what failed)"),
-    "report": (report, "report RUN: write a run's page again"),
+    "report": (report, "report RUN|SEARCH: write its page again"),
     "rides": (rides, "rides city|day|offer: the city and its days as maps, what a trained run would offer a rider now"),
     "cage2": (cage2, "cage2 replay|play|score: recordings of the real CybORG, episodes in words, scripted defenders"),
     "tune": (tune, "tune ID: which backend and how many environments are fastest here, measured"),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 INK, MUTED, LABEL = "#1f4e79", "#9aa5b1", "#5b6670"
@@ -22,7 +23,7 @@ def curve(axis: Axes, rows: Sequence[dict[str, Any]], key: str, label: str) -> N
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
     axis.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axis.xaxis.set_major_locator(MaxNLocator(6))
+    axis.xaxis.set_major_locator(MaxNLocator(5))
     if max((value for value in values if value == value), default=0.0) >= 10_000:
         axis.yaxis.set_major_formatter(EngFormatter(sep=""))
 
@@ -32,3 +33,13 @@ def target_line(axis: Axes, value: float) -> None:
     axis.axhline(value, color=MUTED, linestyle="--", linewidth=1.2)
     place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "xytext": (0, -3), "textcoords": "offset points"}
     axis.annotate(f"target {value:g}", (0.01, value), va="top", fontsize=8, color=LABEL, **place)
+
+
+def curve_figure(rows: Sequence[dict[str, Any]], key: str, label: str, target: float | None = None) -> Figure:
+    """One metric as a figure of its own, small enough for the width of a phone."""
+    figure = Figure(figsize=(4.8, 2.7), layout="constrained")
+    axis = figure.subplots()
+    curve(axis, rows, key, label)
+    if target is not None:
+        target_line(axis, target)
+    return figure

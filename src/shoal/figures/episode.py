@@ -22,21 +22,17 @@ def draw_episode(data: Mapping[str, Any], ax: Axes, reward_ax: Axes | None = Non
 
     Blue's marks sit in the upper half of a cell, red's in the lower; a hollow mark failed.
     """
-    from matplotlib.colors import ListedColormap
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     hosts, access = data["hosts"], np.asarray(data["access"])
     steps = access.shape[1]
-    ax.imshow(
-        access,
-        cmap=ListedColormap(list(ACCESS_COLOURS)),
-        vmin=0,
-        vmax=2,
-        aspect="auto",
-        interpolation="nearest",
-        extent=(0.5, steps + 0.5, len(hosts) - 0.5, -0.5),
-    )
+    ax.set_facecolor(ACCESS_COLOURS[0])
+    for level in (1, 2):
+        for host, line in enumerate(access == level):
+            edges = np.flatnonzero(np.diff(np.concatenate([[False], line, [False]]).astype(int)))
+            spans = [(start + 0.5, end - start) for start, end in zip(edges[::2], edges[1::2], strict=True)]
+            ax.broken_barh(spans, (host - 0.5, 1), facecolors=ACCESS_COLOURS[level], linewidth=0)
     for marks, shapes, colour, shift in (
         (data["blue"], BLUE_MARKS, BLUE, -0.2),
         (data["red"], RED_MARKS, RED, 0.2),
@@ -52,6 +48,7 @@ def draw_episode(data: Mapping[str, Any], ax: Axes, reward_ax: Axes | None = Non
                 ax.plot(x, y + shift, shape, color=colour, mfc=inside, ms=4, mew=0.8, alpha=1.0 if worked else 0.6)
     ax.set_yticks(range(len(hosts)), hosts, fontsize=8)
     ax.set_xlim(0.5, steps + 0.5)
+    ax.set_ylim(len(hosts) - 0.5, -0.5)
     ax.set_title(data["title"], fontsize=10)
     handles: list[Any] = [
         Patch(facecolor=c, edgecolor="#999", label=n) for c, n in zip(ACCESS_COLOURS, ACCESS_NAMES, strict=True)
@@ -60,7 +57,12 @@ def draw_episode(data: Mapping[str, Any], ax: Axes, reward_ax: Axes | None = Non
         for kind, shape in shapes.items():
             label = f"{side}: {kind.lower()}"
             handles.append(Line2D([], [], marker=shape, color=colour, linestyle="", markersize=5, label=label))
-    ax.legend(handles=handles, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    handles.append(
+        Line2D([], [], marker="s", color=BLUE, mfc="none", alpha=0.6, linestyle="", label="hollow or pale: failed")
+    )
+    if "User0" in hosts:
+        handles.append(Patch(facecolor="none", edgecolor="none", label="User0 is red's from the start"))
+    ax.legend(handles=handles, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     if reward_ax is None:
         ax.set_xlabel("step")
         return
@@ -74,7 +76,7 @@ def episode_figure(data: Mapping[str, Any]) -> Any:
     """A whole figure of one episode, with the reward strip below; the caller saves it as PNG or SVG."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(max(7.0, 0.11 * len(data["reward"]) + 3.5), 4.6), layout="constrained")
+    figure = Figure(figsize=(max(7.0, 0.083 * len(data["reward"]) + 2.9), 4.6), layout="constrained")
     top, strip = figure.subplots(2, 1, height_ratios=(5, 1), sharex=True)
     draw_episode(data, top, strip)
     return figure

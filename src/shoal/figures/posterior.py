@@ -51,7 +51,7 @@ def draw_posterior(ax: Axes, data: Mapping[str, Any]) -> None:
         )
     chosen_next = place[data["next"]]
     ax.axvline(chosen_next, color=NEXT, linestyle="--", linewidth=1.2, label="next pick of GP-UCB")
-    size = 8 if len(x) <= 30 else 4.5
+    size = 9 if len(x) <= 30 else 7
     ax.set_xticks(x, [data["codes"][item] for item in order], rotation=90, fontsize=size)
     ax.set_xlim(-0.7, len(x) - 0.3)
     ax.set_ylabel(data["score"], fontsize=9, color=LABEL)
@@ -102,7 +102,7 @@ def draw_regret(ax: Axes, curves: Mapping[str, Any], own: Sequence[float] | None
 
 def posterior_figure(data: Mapping[str, Any]) -> Figure:
     """A whole figure; wider the more items there are."""
-    figure = Figure(figsize=(10 if len(data["codes"]) <= 30 else 14, 4.8), layout="constrained")
+    figure = Figure(figsize=(max(10.0, 0.12 * len(data["codes"])), 4.8), layout="constrained")
     draw_posterior(figure.subplots(), data)
     return figure
 

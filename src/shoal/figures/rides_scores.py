@@ -23,7 +23,7 @@ def draw_pareto(ax: Axes, rows: Sequence[Mapping[str, Any]], ours: Sequence[str]
     burden = np.array([row["burden_min"] for row in rows])
     low_y = min(0.0, *(row["low"] for row in rows))
     high_y = max(1.0, *(row["high"] for row in rows))
-    right, top = 1.3 * max(1.0, float(burden.max())), high_y + 0.12 * (high_y - low_y)
+    right, top = 1.15 * max(1.0, float(burden.max())), high_y + 0.12 * (high_y - low_y)
     ax.set_xlim(-0.03 * right, right)
     ax.set_ylim(low_y - 0.06 * (top - low_y), top)
     _draw_net_lines(ax, right, low_y, top)
@@ -34,7 +34,11 @@ def draw_pareto(ax: Axes, rows: Sequence[Mapping[str, Any]], ours: Sequence[str]
         style: dict[str, Any] = {"marker": "D" if mine else "o", "markersize": 9 if mine else 7}
         ax.plot(row["burden_min"], row["saved_min"], **style, color=colour, mec="white", mew=1.0, zorder=4)
     _name_points(ax, rows, ours)
-    ax.set_xlabel("burden on riders, in route minutes a day", fontsize=9, color=LABEL)
+    ax.set_xlabel(
+        "burden on riders, as route minutes a day: what they agreed to and refused, at its price",
+        fontsize=9,
+        color=LABEL,
+    )
     priced = f", {price} prices" if price else ""
     ax.set_ylabel(f"route minutes saved a day{priced}", fontsize=9, color=LABEL)
     ax.tick_params(labelsize=8)
@@ -50,26 +54,38 @@ def _draw_net_lines(ax: Axes, right: float, low: float, top: float) -> None:
         x, y = right, net + right
         if y > ax.get_ylim()[1]:
             x, y = ax.get_ylim()[1] - net, ax.get_ylim()[1]
-        if 0 < x <= right and ax.get_ylim()[0] < y:
-            ax.annotate(f"net {net:+g}" if net else "net 0", (x, y), xytext=(-2, -2), textcoords="offset points",
-                        ha="right", va="top", fontsize=7, color=LABEL, alpha=0.8)  # fmt: skip
+        if 0 < x <= right and y - 0.05 * (top - low) > ax.get_ylim()[0]:
+            ax.annotate(f"net {net:+g}" if net else "net 0", (x, y), xytext=(-4, -4), textcoords="offset points",
+                        ha="right", va="top", fontsize=7, color=LABEL, bbox=HALO)  # fmt: skip
 
 
 def _name_points(ax: Axes, rows: Sequence[Mapping[str, Any]], ours: Sequence[str]) -> None:
-    """Names beside the points, from bottom to top, never closer than a line of text."""
-    height, across = ax.get_ylim()[1] - ax.get_ylim()[0], ax.get_xlim()[1]
-    lines: list[tuple[float, float]] = []  # (x, y) of the names so far
+    """A name beside each point, where it lies on no other name, point or error bar."""
+    (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
+    across, height = right - left, high - low
+    line, letter = 0.034 * height, 0.0085 * across  # of text of 8 points on a figure of 9 x 6 inches
+    taken = [(float(row["burden_min"]), float(row["low"]), float(row["high"])) for row in rows]
+    boxes = [(x - 0.006 * across, x + 0.006 * across, bottom, top) for x, bottom, top in taken]
     for row in sorted(rows, key=lambda row: float(row["saved_min"])):
         x, y = float(row["burden_min"]), float(row["saved_min"])
-        while any(abs(x - other_x) < 0.3 * across and abs(y - other_y) < 0.032 * height for other_x, other_y in lines):
-            y += 0.008 * height
-        lines.append((x, y))
-        detail = f"  {row['agreed_min_per_rider']:.1f} min/rider" if row["burden_min"] else ""
-        ax.annotate(
-            f"{row['name']}{detail}", (x, y), xytext=(9 if x < 0.7 * across else -9, 0), textcoords="offset points",
-            ha="left" if x < 0.7 * across else "right", va="center", fontsize=8,
-            color=RING if row["name"] in ours else "#1d2733", zorder=5, bbox=HALO,
-        )  # fmt: skip
+        words = f"{row['name']}" + (f"  {row['agreed_min_per_rider']:.1f} min/rider" if row["burden_min"] else "")
+        places = []
+        for lift in sorted(range(-14, 15), key=abs):
+            middle = y + lift * line
+            for start in (x + 0.018 * across, x - 0.018 * across - letter * len(words)):
+                places.append((start, start + letter * len(words), middle - line / 2, middle + line / 2))
+        free = [
+            box for box in places
+            if left < box[0] and box[1] < right and low < box[2] and box[3] < high
+            and not any(box[0] < b[1] and b[0] < box[1] and box[2] < b[3] and b[2] < box[3] for b in boxes)
+        ]  # fmt: skip
+        box = (free or places)[0]
+        boxes.append(box)
+        colour, middle = RING if row["name"] in ours else "#1d2733", (box[2] + box[3]) / 2
+        side, edge = ("left", box[0]) if box[0] > x else ("right", box[1])
+        if middle != y:  # a thread from a name that had to move
+            ax.plot([x, edge], [y, middle], color=MUTED, linewidth=0.7, zorder=2)
+        ax.annotate(words, (edge, middle), ha=side, va="center", fontsize=8, color=colour, zorder=5, bbox=HALO)
 
 
 def pareto_figure(rows: Sequence[Mapping[str, Any]], ours: Sequence[str] = (), price: str = "") -> Figure:
@@ -93,8 +109,9 @@ def draw_calibration(ax: Axes, curves: Sequence[Mapping[str, Any]], counts_ax: A
             continue
         low, high = _wilson(observed, count)
         label = f"{curve['label']} ({int(count.sum()):,}; calibration error {100 * curve['ece']:.1f} %)"
-        ax.vlines(predicted, low, high, color=colour, linewidth=1.4, alpha=0.5, zorder=2)
-        ax.plot(predicted, observed, color=colour, linewidth=1.2, alpha=0.35, zorder=2)
+        # A bar is as strong as what it rests on: those of a handful of offers are long and must not rule the eye.
+        weight = np.sqrt(count / count.max())
+        ax.vlines(predicted, low, high, color=colour, linewidth=1.4, alpha=0.08 + 0.5 * weight, zorder=2)
         size = 12 + 240 * count / count.sum()
         ax.scatter(predicted, observed, s=size, color=colour, edgecolors="white", linewidths=0.8, label=label, zorder=3)
         if counts_ax is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from shoal.runs.checkpoint import Checkpoint, CheckpointError
 from shoal.runs.store import Run
 from shoal.vector.errors import NotFinite, ShapeError
 from shoal.vector.layout import Array, conform
+from shoal.vector.seeding import SCHEME
 from shoal.vector.space_data import space_from_data
 
 
@@ -38,10 +40,12 @@ class DeployedPolicy:
         epoch: int,
         *,
         features_version: str | None = None,
-        skipped: list[str] | None = None,
+        skipped: Sequence[str] = (),
+        seed_scheme: int = SCHEME,
     ) -> None:
         self.agent, self.action_space, self.config, self.epoch = agent, action_space, config, epoch
-        self.features_version, self.skipped = features_version, skipped or []
+        self.features_version, self.skipped = features_version, list(skipped)
+        self.seed_scheme = seed_scheme  # of the episodes that it was trained on
         self.generator = torch.Generator().manual_seed(0)
 
     def __call__(self, observation: Any, *, deterministic: bool = True, batched: bool = False) -> Any:
@@ -67,15 +71,16 @@ class DeployedPolicy:
         return actions if batched else _single(actions[0], self.action_space)
 
     @torch.inference_mode()
-    def act(self, rows: list[Array], deterministic: bool) -> Array:
-        """Actions for observation leaves `[B, *shape]`, as the environment takes them."""
+    def act(self, rows: list[Array], deterministic: bool, noise: torch.Tensor | None = None) -> Array:
+        """Actions for observation leaves `[B, *shape]`, as the environment takes them; `noise` as `kind.noise` gives it
+        decides sampled ones, else the policy's own generator does."""
         if self.agent.features.mask_leaf is not None:
             check_masks(rows[self.agent.features.mask_leaf], self.agent.kind.choices)
         params = self.agent.distribution([torch.from_numpy(row) for row in rows]).cpu()
         kind = self.agent.kind
         if deterministic:
             return kind.to_env(kind.mode(params).numpy())
-        noise = kind.noise((len(params),), self.generator)
+        noise = kind.noise((len(params),), self.generator) if noise is None else noise
         return kind.to_env(kind.sample(params, noise).numpy())
 
     def check_features(self, version: str | None) -> None:
@@ -110,12 +115,20 @@ def load_policy(
 
     Warns where a newer checkpoint is damaged and an older one is used.
     """
+    policy = read_policy(run, epoch=epoch, network=network, runs_dir=runs_dir)
+    for reason in policy.skipped:
+        warnings.warn(f"the policy of epoch {policy.epoch} is used: damaged checkpoint {reason}", stacklevel=2)
+    return policy
+
+
+def read_policy(
+    run: str | Path, *, epoch: int | None = None, network: nn.Module | None = None, runs_dir: str | Path = "runs"
+) -> DeployedPolicy:
+    """`load_policy` without its warnings: the caller says what `skipped` names."""
     folder = Run.open(run, Path(runs_dir))
     config: TrainConfig = from_dict(folder.config).replace(device="cpu")
     kept = folder.checkpoints
     found = checkpoint.load_latest(kept) if epoch is None else checkpoint.load(kept, epoch)
-    for reason in found.skipped:
-        warnings.warn(f"the policy of epoch {found.epoch} is used: damaged checkpoint {reason}", stacklevel=2)
     try:
         observation_space, action_space, own_network, version = _described(found)
         part = {name.split(".", 1)[0]: {} for name in found.tensors}  # type: dict[str, dict[str, Array]]
@@ -135,7 +148,13 @@ def load_policy(
     except CheckpointError as error:
         raise CheckpointError(f"{found.path}: {error}") from None
     return DeployedPolicy(
-        agent, action_space, config, found.epoch, features_version=version, skipped=list(found.skipped)
+        agent,
+        action_space,
+        config,
+        found.epoch,
+        features_version=version,
+        skipped=found.skipped,
+        seed_scheme=int(found.meta.get("seed_scheme", 1)),
     )
 
 

@@ -24,7 +24,7 @@ from shoal.learn.weights import load_weights, weights_of
 from shoal.vector.errors import NotFinite, OutOfRange
 from shoal.vector.layout import Array
 from shoal.vector.protocols import parts_of
-from shoal.vector.seeding import Stream, sequence
+from shoal.vector.seeding import SCHEME, Stream, sequence
 from shoal.vector.space_data import space_from_data, space_to_data
 from shoal.vector.stepping import Stepper
 
@@ -72,6 +72,7 @@ class Learner:
         self.epoch = self.steps = self.episodes_in_epoch = 0
         self._features: torch.Tensor | None = None  # of a rollout's valid rows [T * N, F]
         self._scale_is_new = False  # the statistics have taken in this rollout, the first, before its update
+        self.seed_scheme = SCHEME
         self.collect_s = 0.0
         self.elapsed_s = 0.0
 
@@ -218,7 +219,7 @@ class Learner:
         """First observations of a new run; other ones where a run goes on with new episodes."""
         seed = self.config.run.seed
         if self.epoch > 0:
-            seed = _word(seed, Stream.ACT, self.epoch) & 0x7FFFFFFF  # many environments take 32 bits at most
+            seed = _word(seed, Stream.ACT, self.epoch) & 0x3FFFFFFF  # a foreign VectorEnv may use it as an episode's
         self.stepper.reset(seed, self.collector.current())
         self.mark()
 
@@ -253,6 +254,7 @@ class Learner:
             "features": self.parts.features_version,
             "network": self.parts.policy_network,
             "elapsed_s": self.elapsed_s,
+            "seed_scheme": self.seed_scheme,
         }
         return tensors, meta
 
@@ -278,6 +280,7 @@ class Learner:
                 f"the checkpoint was trained on features {meta.get('features')}, this environment gives "
                 f"{version}: the same numbers would mean other things. Train anew"
             )
+        self.seed_scheme = int(meta.get("seed_scheme", 1))
         load_weights(self.agent.network, part("network"))
         self.ppo.set_state(part("optimiser"))
         self.ppo.skipped_in_a_row = int(meta["skipped_in_a_row"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,24 +10,16 @@ import numpy as np
 
 from shoal.bandit.strategies import Told, ranking
 from shoal.runs.disk import from_json, replace_atomically
+from shoal.runs.page import Part, page, pairs, svg_of, text, themed
+from shoal.runs.page import table as as_table
 from shoal.search.domain import Domain, Ranking, make_domain
 from shoal.search.folder import Record, SearchFolder
 from shoal.search.replay import Table, contest
 from shoal.search.summary import Summary, answer_lines, next_pick, posterior_of, summarise
 from shoal.vector.layout import Array
+from shoal.words import share_text
 
 REPLAYS = 20
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #1d2733; max-width: 76rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; margin-bottom: 0; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-.facts { color: #5b6670; margin-top: .2rem; } code { background: #eef2f6; padding: .1rem .3rem; border-radius: 3px; }
-.answer { font-size: 1.15rem; background: #eef2f6; padding: .7rem 1rem; border-radius: 6px; }
-table { border-collapse: collapse; font-size: .85rem; } td, th { padding: .15rem .9rem .15rem 0; text-align: right; }
-td { white-space: nowrap; } td:nth-child(2), th:nth-child(2) { text-align: left; white-space: normal; }
-th { color: #5b6670; font-weight: 500; vertical-align: bottom; }
-tr.failed td { color: #b8402a; } tr.best td { font-weight: 600; } svg { width: 100%; height: auto; } .episode svg {
-max-width: 60rem; } .way svg { max-width: 26rem; } details { margin: .5rem 0; }
-"""
 
 
 def write_page(
@@ -53,13 +43,13 @@ def write_page(
         )
         own = own_regret(records, np.array(table.means))
     figures = {
-        "posterior": _svg(posterior_figure(data)),
-        "pulls": _svg(pulls_figure(pulls, domain.score, curves, own)),
+        "posterior": svg_of(posterior_figure(data)),
+        "pulls": svg_of(pulls_figure(pulls, domain.score, curves, own)),
     }
     for name, svg in figures.items():
         replace_atomically(folder.run.figures / f"{name}.svg", svg.encode())
-    page = _page(folder, domain, records, table, summary, figures, curves, posterior.noise_std)
-    replace_atomically(folder.path / "report.html", page.encode())
+    written = _page(folder, domain, records, table, summary, figures, curves, posterior.noise_std)
+    replace_atomically(folder.path / "report.html", written.encode())
     return folder.path / "report.html"
 
 
@@ -107,8 +97,6 @@ def _page(
         f"a pull: {config.num_envs} environments, at most {config.episodes_per_env} episodes each, an update every "
         f"{config.update_every_steps} steps, started from {_starts(config.start)}",
         summary.verdict,
-        f"kernel {summary.kernel} on standardised scores; pulls of one order differ by an estimated {noise_std:.2g} "
-        "beyond their measured errors",
         f"next pick of GP-UCB: {summary.next_pick}",
         f"{sum(r.cpu_s for r in records):,.0f} CPU-s and {sum(r.wall_s for r in records):,.0f} s of pulls",
     ]
@@ -117,29 +105,41 @@ def _page(
     for name in ("machine.json", "code.json"):
         if (folder.path / name).exists():
             machine |= from_json((folder.path / name).read_bytes())
-    settings = {**folder.run.config["search"], **folder.options}
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{_text(folder.run.name)}</title><style>{_STYLE}</style></head><body>
-<h1>Search over {len(domain.names)} orders: {_text(config.domain)}</h1>
-<p class="facts">{_text(folder.run.name)} &middot; <code>{_text(command)}</code></p>
-<p class="answer">{_answer(summary, domain)}</p>
-<ul>{"".join(f"<li>{_text(fact)}</li>" for fact in facts)}</ul>
-<h2>What is believed of every order</h2>{figures["posterior"]}
-<p class="facts">{_text(domain.key)}; first first</p>
-<h2>What in an order matters</h2>{_effects(summary)}
-<h2>The pulls{" and the regret" if curves else ""}</h2>{figures["pulls"]}{_regret(summary, table, curves)}
-<h2>Compliance</h2>{_compliance(records, summary)}
-{_ranking(domain, table)}
-<h2>An episode of the best order</h2>{_episode(folder, domain, summary)}
-<details><summary>Settings</summary>{_pairs(settings)}</details>
-<details><summary>Machine and code</summary>{_pairs(machine)}</details>
-</body></html>
-"""
+    settings = {
+        **folder.run.config["search"], **folder.options,
+        "kernel of the model": f"{summary.kernel} on standardised scores",
+        "noise of a pull beyond its measured error": f"{noise_std:.2g} (estimated)",
+    }  # fmt: skip
+    return page(
+        folder.run.name,
+        f"Search over {len(domain.names)} orders: {config.domain}",
+        f"{text(folder.run.name)} &middot; <code>{text(command)}</code>",
+        _answer(summary, domain),
+        facts,
+        [
+            Part("What is believed of every order", _picture(figures["posterior"], f"{domain.key}; best first")),
+            Part("What in an order matters", _effects(summary)),
+            Part(
+                "The pulls and the regret" if curves else "The pulls",
+                _picture(figures["pulls"]) + _regret(summary, table, curves),
+            ),
+            Part("Compliance", _compliance(records, summary)),
+            Part(*_ranking(domain, table), True),
+            Part("An episode of the best order", _episode(folder, domain, summary)),
+            Part("Settings", pairs(settings), True),
+            Part("Machine and code", pairs(machine), True),
+        ],
+        wide=len(domain.names) > 30,
+    )
+
+
+def _picture(svg: str, caption: str = "") -> str:
+    below = f"<figcaption>{text(caption)}</figcaption>" if caption else ""
+    return f"<figure class='large'>{themed(svg)}{below}</figure>"
 
 
 def _answer(summary: Summary, domain: Domain) -> str:
-    return "<br>".join(_text(line) for line in answer_lines(summary, domain.score))
+    return "<br>".join(text(line) for line in answer_lines(summary, domain.score))
 
 
 def _regret(summary: Summary, table: Ranking | None, curves: dict[str, Array] | None) -> str:
@@ -152,11 +152,11 @@ def _regret(summary: Summary, table: Ranking | None, curves: dict[str, Array] | 
     if summary.regret is not None:
         found = summary.regret
         lines.append(
-            f"By {_text(found['source'])}, the order found is number {found['place']} of {found['of']}, "
-            f"{found['simple_regret']:.2f} below the best ({_text(found['best'])})."
+            f"By {text(found['source'])}, the order found is number {found['place']} of {found['of']}, "
+            f"{found['simple_regret']:.2f} below the best ({text(found['best'])})."
         )
     ends = ", ".join(
-        f"{_text(name)} {values[:, -1].mean():.3f} (mean over pulls {values.mean():.3f})"
+        f"{text(name)} {values[:, -1].mean():.3f} (mean over pulls {values.mean():.3f})"
         for name, values in curves.items()
     )
     lines.append(f"Replayed {REPLAYS} times over these values, the strategies end at a mean regret of: {ends}.")
@@ -166,13 +166,11 @@ def _regret(summary: Summary, table: Ranking | None, curves: dict[str, Array] | 
 def _effects(summary: Summary) -> str:
     if not summary.effects:
         return "<p>Nothing can be said: no pull passed the gate.</p>"
-    rows = [
-        ("best" if effect["low"] > 0 else "", ["", f"{effect['first']} before {effect['second']}", _worth(effect)])
-        for effect in summary.effects
-    ]
+    rows = [[f"{effect['first']} before {effect['second']}", _worth(effect)] for effect in summary.effects]
+    marks = ["strong" if effect["low"] > 0 else "" for effect in summary.effects]
     return (
         "<p>What each precedence is worth by the posterior, the others being equal; in bold where the 95 % interval is "
-        f"above 0.</p>{_table(['', 'precedence', 'worth'], rows)}"
+        f"above 0.</p>{as_table(['precedence', 'worth'], rows, marks)}"
     )
 
 
@@ -183,16 +181,17 @@ def _worth(effect: dict[str, Any]) -> str:
 def _compliance(records: Sequence[Record], summary: Summary) -> str:
     shares = [name for name in _SHARES if any(name in record.pull.details for record in records)]
     head = ["pull", "order", "score", "± 95 %", *(_SHARES[name] for name in shares), "episodes", "ended by", "gate"]
-    rows = []
+    rows, marks = [], []
     for record in records:
         pull, number = record.pull, record.request.number + 1
         cells = [str(number), record.request.name, f"{pull.mean:.2f}", f"{1.96 * pull.se:.2f}"]
-        cells += [_share(pull.details.get(name)) for name in shares]
+        cells += [share_text(pull.details.get(name)) for name in shares]
         cells += [str(pull.details.get("episodes", "-")), str(pull.details.get("stopped", "-"))]
         cells.append("passed" if pull.passed else "failed")
         best = summary.best is not None and summary.best["pull"] == number
-        rows.append((("best" if best else "") if pull.passed else "failed", cells))
-    return _table(head, rows)
+        rows.append(cells)
+        marks.append(("strong" if best else "") if pull.passed else "bad")
+    return as_table(head, rows, marks, wide=[1])
 
 
 _SHARES = {
@@ -203,30 +202,28 @@ _SHARES = {
 }
 
 
-def _ranking(domain: Domain, table: Ranking | None) -> str:
+def _ranking(domain: Domain, table: Ranking | None) -> tuple[str, str]:
+    """A title and all orders, best first."""
     if table is None:
-        return ""
+        return "All orders", ""
     order = np.argsort(-np.array(table.means), kind="stable")
     rows = []
     for place, item in enumerate(order, start=1):
         details = table.details[item] if table.details else {}
         cells = [str(place), domain.names[item], f"{table.means[item]:.2f}", f"{1.96 * table.errors[item]:.2f}"]
-        rows.append(("", [*cells, _share(details.get("compliance"))]))
+        rows.append([*cells, share_text(details.get("compliance"))])
     head = ["place", "order", "value", "± 95 %", "compliance"]
-    return (
-        f"<h2>All orders by {_text(table.source)}</h2><details><summary>{len(rows)} orders</summary>"
-        f"{_table(head, rows)}</details>"
-    )
+    return f"All {len(rows)} orders by {table.source}", as_table(head, rows, wide=[1])
 
 
 def _episode(folder: SearchFolder, domain: Domain, summary: Summary) -> str:
     if summary.best is None:
         return "<p>None: no pull passed the gate.</p>"
-    text, figure = domain.episode(summary.best["item"], folder.path / summary.best["weights"])
-    svg = _svg(figure)
+    words, figure = domain.episode(summary.best["item"], folder.path / summary.best["weights"])
+    svg = svg_of(figure)
     replace_atomically(folder.run.figures / "episode.svg", svg.encode())
-    shape = "way" if figure.get_figwidth() < 6 else "episode"
-    return f"<p>{_text(text)}</p><div class='{shape}'>{svg}</div>"
+    shape = "small" if figure.get_figwidth() < 6 else "large"
+    return f"<p>{text(words)}</p><figure class='{shape}'>{themed(svg)}</figure>"
 
 
 def _starts(start: str) -> str:
@@ -237,37 +234,5 @@ def _starts(start: str) -> str:
     }[start]
 
 
-def _share(value: Any) -> str:
-    if not value or value.get("mean") is None:
-        return "-"
-    low, high = max(0.0, value["low"]), min(1.0, value["high"])  # a normal interval may pass the ends of a share
-    return f"{100 * value['mean']:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
-
-
-def _table(head: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> str:
-    top = "".join(f"<th>{_text(cell)}</th>" for cell in head)
-    body = "".join(
-        f"<tr class='{kind}'>{''.join(f'<td>{_text(cell)}</td>' for cell in cells)}</tr>" for kind, cells in rows
-    )
-    return f"<table><tr>{top}</tr>{body}</table>"
-
-
-def _pairs(values: dict[str, Any]) -> str:
-    rows = [("", ["", f"{name}: {value}"]) for name, value in values.items()]
-    return _table(["", ""], rows)
-
-
-def _svg(figure: Any) -> str:
-    """A figure as SVG, without the XML prologue, which names a remote document type."""
-    text = io.StringIO()
-    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": "shoal"})
-    svg = text.getvalue()
-    return svg[svg.index("<svg") :]
-
-
 def _read(path: Path) -> str:
     return path.read_text().strip() if path.exists() else ""
-
-
-def _text(value: Any) -> str:
-    return html.escape(str(value), quote=True)

@@ -6,7 +6,8 @@ depends on (run seed, stream, environment, episode) alone, so a trajectory is th
 backend, the number of workers or the number of environments beside it, and an interrupted episode can
 be reached again by resetting with its seed and replaying its actions.
 
-Training and evaluation streams are disjoint by construction: the top bit of a seed says which it is.
+Training and evaluation streams are disjoint by construction: bit 30 of a seed says which it is. (Bit 31 is clear in
+both, so that a simulator may take its seed as a C int.)
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from enum import IntEnum
 
 import numpy as np
 
+SCHEME = 2  # written into checkpoints; 1: training had 31 bits, evaluation set bit 31
+_EVALUATION_BIT, _OLD_EVALUATION_BIT = 1 << 30, 1 << 31
 _BLOCK = 64  # episode seeds are drawn 64 at a time: one SeedSequence costs 16 us, a word of it 0.2 us
 
 
@@ -43,19 +46,21 @@ def _block(run_seed: int, stream: int, env: int, block: int) -> array[int]:
     return array("I", words.tobytes())  # 256 bytes; as a tuple of ints the full cache would hold 40 MB
 
 
-def episode_seed(run_seed: int, env: int, episode: int, stream: Stream = Stream.TRAIN) -> int:
-    """The 32-bit seed of one episode of one environment.
+def episode_seed(run_seed: int, env: int, episode: int, stream: Stream = Stream.TRAIN, scheme: int = SCHEME) -> int:
+    """The 31-bit seed of one episode of one environment: never negative as a C int, which many simulators take.
 
-    32 bits, because many environments hand it to `numpy.random.seed`; the top bit is set for
-    evaluation and clear for training.
+    Bit 30 is set for evaluation and clear for training. Under scheme 1 evaluation sets bit 31 in its place: it is
+    disjoint from all that older versions trained on, too, whose seeds had 31 bits.
 
     >>> episode_seed(0, 0, 0) != episode_seed(0, 1, 0) != episode_seed(1, 0, 0)
     True
-    >>> episode_seed(0, 0, 0, Stream.EVALUATE) >> 31, episode_seed(0, 0, 0, Stream.TRAIN) >> 31
+    >>> episode_seed(0, 0, 0, Stream.EVALUATE) >> 30, episode_seed(0, 0, 0, Stream.TRAIN) >> 30
     (1, 0)
     """
     word = _block(run_seed, int(stream), env, episode // _BLOCK)[episode % _BLOCK]
-    return (word & 0x7FFFFFFF) | (0x80000000 if stream == Stream.EVALUATE else 0)
+    if scheme == 1:
+        return (word & (_OLD_EVALUATION_BIT - 1)) | (_OLD_EVALUATION_BIT if stream == Stream.EVALUATE else 0)
+    return (word & (_EVALUATION_BIT - 1)) | (_EVALUATION_BIT if stream == Stream.EVALUATE else 0)
 
 
 def env_keys(run_seed: int, num_envs: int, stream: Stream = Stream.TRAIN) -> np.ndarray:

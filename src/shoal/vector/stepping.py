@@ -63,6 +63,14 @@ class Stepper:
         if self._inner is not None and self.mode == AutoresetMode.NEXT_STEP:
             self.over = self._inner.over
 
+    def restart(self, seeds: Sequence[int], mask: Array, out: Sequence[Array]) -> None:
+        """Begin an episode with its own seed in every environment of `mask` (bool[N]); `seeds` has one for each of all
+        N, the present one where nothing begins."""
+        env: Any = self.env  # Gymnasium's own take a seed for each environment too; its annotation does not say so
+        observations, _ = env.reset(seed=list(seeds), options=None if mask.all() else {"reset_mask": mask})
+        self.over[mask] = False
+        self._copy(observations, out, mask)
+
     def step(self, actions: Any, out: Sequence[Array]) -> Outcome:
         """Step all environments; next observations go into `out`."""
         if self._own is not None:

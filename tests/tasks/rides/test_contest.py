@@ -43,7 +43,7 @@ def test_net_gain_is_the_sum_of_the_environment_s_rewards() -> None:
     """A contest counts what training counts: the reward telescopes to the net gain."""
     found = contest({"p": myopic("insertion")}, SMALL, days=5, **FEW)
     env = RidesVectorEnv(5, replace(SMALL, iterations=10), stream=Stream.EVALUATE)
-    seeds = [episode_seed(0, day, 0, Stream.EVALUATE) for day in range(5)]
+    seeds = [episode_seed(0, day, 0, Stream.EVALUATE, scheme=1) for day in range(5)]
     observations, _ = env.reset(seed=seeds)
     total, choose = np.zeros(5), myopic("insertion")
     for _ in range(SMALL.customers):
@@ -231,3 +231,24 @@ def test_impossible_sizes_are_refused(bad: dict[str, int]) -> None:
     """No days, or batches of none, is a mistake."""
     with pytest.raises(ValueError, match="at least 1 day"):
         contest({}, SMALL, **bad)
+
+
+def test_held_out_days_are_those_of_older_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their seeds have bit 31 set, which no training seed of any version has; the first one by hand."""
+    from shoal.tasks.rides.days import Days
+
+    drawn: list[int] = []
+    draw = Days.draw
+
+    def spy(self: Days, seed: int) -> Any:
+        drawn.append(seed)
+        return draw(self, seed)
+
+    monkeypatch.setattr(Days, "draw", spy)
+    contest({}, RidesOptions(start="none", customers=8), days=2, seed=3, iterations=1)
+
+    def by_hand(run: int, day: int) -> int:
+        words = np.random.SeedSequence(run, spawn_key=(1, day, 0)).generate_state(64, np.uint32)
+        return (int(words[0]) & 0x7FFFFFFF) | 1 << 31
+
+    assert drawn[-2:] == [by_hand(by_hand(3, day), 0) for day in range(2)]

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.pace import Pace
 from shoal.tasks.rides.bookings import Bookings
 from shoal.tasks.rides.calibration import Calibration
 from shoal.tasks.rides.days import histories
@@ -69,32 +70,37 @@ def contest(
     options = replace(options, iterations=iterations, futures=0)  # for who asks for none
     believed = replace(believed or options, customers=options.customers)
     world = make_world(options)
-    seeds = [episode_seed(seed, day, 0, Stream.EVALUATE) for day in range(days)]
+    # Scheme 1: the same days as ever; the environment draws each from its seed (env.py, _begin).
+    seeds = [episode_seed(seed, day, 0, Stream.EVALUATE, scheme=1) for day in range(days)]
     parts = -(-days // batch)
     size = -(-days // parts)  # batches of one size: the last is filled up with days that are dropped again
     padded = seeds + seeds[:1] * (parts * size - days)
     chunks = [padded[low : low + size] for low in range(0, len(padded), size)]
 
+    others = [name for name in entrants if name != BASE]
+    pace = Pace((1 + len(others)) * days, "days priced by the reference", say)
+
+    def priced(play: Played) -> Played:
+        """At once, not after all have been played: so after the first days it can be said how long all will take."""
+        return play if reference is None else _with_reference(play, reference, workers, pace, len(played) * days)
+
+    played: dict[str, Played] = {}
     say(f"{BASE}: {days} days")
     env = _environment(world, options, {"start": "none"}, None, size, threads)
     base, booked = _play_all(_never, env, chunks, days, offers=False)
-    played = {BASE: base}
     env.close()
-    for name, entrant in entrants.items():
-        if name == BASE:
-            continue
+    played[BASE] = priced(base)
+    for name in others:
+        entrant = entrants[name]
         say(f"{name}: {days} days")
         one = entrant if isinstance(entrant, Entrant) else Entrant(entrant)
         env = _environment(world, options, one.changes, one.flexibility or flexibility, size, threads)
         env.believed = believed
         try:
-            played[name], _ = _play_all(one.policy, env, chunks, days)
+            play, _ = _play_all(one.policy, env, chunks, days)
         finally:
             env.close()
-    if reference is not None:
-        for name, play in played.items():
-            say(f"{name}: {days} days by the reference")
-            played[name] = _with_reference(play, reference, workers, say)
+        played[name] = priced(play)
     asked, rider = base.requests, booked["rider"]
     return Contest(
         options=options,
@@ -207,12 +213,9 @@ def _compare(env: RidesVectorEnv, chosen: Array, real: int, offered: Calibration
     menu.add(p[:real, changes].ravel(), answers[:real, changes].ravel())
 
 
-def _with_reference(play: Played, reference: Any, workers: int, say: Callable[[str], None]) -> Played:
-    def progress(done: int, of: int) -> None:
-        if done % 100 == 0:
-            say(f"  {done} of {of}")
-
-    priced = reference.price(list(play.requests), workers=workers, on_priced=progress)
+def _with_reference(play: Played, reference: Any, workers: int, pace: Pace, before: int) -> Played:
+    """Priced by the independent solver; `before` is how many days of others have been."""
+    priced = reference.price(list(play.requests), workers=workers, on_priced=lambda done, of: pace.at(before + done))
     return replace(
         play,
         reference_s=np.array([one.cost_s for one in priced], np.int64),

@@ -30,7 +30,7 @@ from shoal.tasks.rides.tables import Notice
 from shoal.tasks.rides.world import World, make_world
 from shoal.vector.protocols import TrainingEnv
 from shoal.vector.rng import mix
-from shoal.vector.seeding import Stream, episode_seed
+from shoal.vector.seeding import SCHEME, Stream, episode_seed
 
 Array = np.ndarray[Any, Any]
 TRAIN_EVERY_DAYS = 10  # the flexibility model learns after so many days of every environment
@@ -230,8 +230,10 @@ class RidesVectorEnv(TrainingEnv):
 
     def _begin(self, rows: Array) -> None:
         assert self._seeds is not None
+        # Scheme 1 in evaluation: the same held-out days as ever, and held out from runs of older versions too.
+        scheme = 1 if self.stream == Stream.EVALUATE else SCHEME
         seeds = [
-            episode_seed(self._seeds[row], int(self._own_index[row]), int(self._episode[row]), self.stream)
+            episode_seed(self._seeds[row], int(self._own_index[row]), int(self._episode[row]), self.stream, scheme)
             for row in rows
         ]
         self._episode[rows] += 1
