@@ -11,7 +11,7 @@ HOSTILE = "</style></title>'\"><script>alert(1)</script><img src=x onerror=alert
 ALLOWED = {
     *("html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "p", "ul", "li", "nav", "a", "b", "code"),
     *("section", "details", "summary", "table", "thead", "tbody", "tr", "td", "th", "div", "figure", "figcaption"),
-    "img",
+    *("img", "br"),
 }
 
 

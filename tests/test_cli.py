@@ -74,7 +74,7 @@ def test_evaluate_shows_small_returns(
 
     row = {"mean": 0.7534, "low": 0.7249, "high": 0.7801, "median": 1.0, "worst": 0.0, "best": 1.0, "mean_length": 40.0}
     found = {"task": "FrozenLake-v1", "epoch": 3, "episodes": 1000, "seed": 0, "deterministic": row, "sampled": row}
-    monkeypatch.setattr("shoal.evaluate.evaluate", lambda *_, **__: found)
+    monkeypatch.setattr(sys.modules["shoal.evaluate"], "evaluate", lambda *_, **__: found)
     run("evaluate", str(trained))
     assert "0.753" in (out := capsys.readouterr().out)
     assert "[0.725, 0.780]" in out

@@ -227,7 +227,7 @@ def test_numbers_as_people_write_them(tmp_path: Path) -> None:
         (["train"], "expected a task to train: shoal train TASK"),
         (["train"], "cage2 "),
         (["train", "--steps", "100"], "expected a task to train"),
-        (["search"], "shoal search cage2 | gridworld"),
+        (["search"], "shoal search cage2 | shoal search gridworld"),
         (["train", "CartPole-v1", "--steps", "1.5"], "expected --steps as a whole number (500000, 1e6, 100k and 2M"),
         (["train", "CartPole-v1", "--num-envs", "many"], "expected --num-envs as a whole number or auto"),
         (["train", "CartPole-v1", "--gamma", "0,99"], "write 0.99, with a point"),

@@ -23,6 +23,7 @@ CHOICES = ["backend", "slices", "start_method", "on_fault", "lr_schedule", "clip
            "activation", "network", "device", "on_save_error"]  # fmt: skip
 SWITCHES = ["auto_scale", "normalise_advantages", "normalise_observations", "normalise_rewards"]
 TEXTS = ["task", "env_kwargs", "runs_dir", "track", "given"]
+TEXTS += ["wandb_project", "wandb_entity", "wandb_group", "wandb_tags"]
 LISTS_OF_TEXTS = ["imports", "wrappers"]
 HUGE = 10**400
 NOT_NUMBERS = [math.nan, math.inf, -math.inf, "1", True, [1], HUGE]

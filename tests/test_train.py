@@ -360,7 +360,8 @@ class Explosive(Noisy):
 def test_a_run_that_diverges_keeps_its_last_good_checkpoint(tmp_path) -> None:
     """Stopped by Diverged, marked failed, finite weights on disk (FAULTS rows 21 and 22)."""
     Explosive.taken = 0
-    options = {"num_envs": 2, "rollout_steps": 8, "backend": "serial", "epochs": 30, "save_interval": 1}
+    plain = {"normalise_rewards": False, "normalise_observations": False, "update_epochs": 4}
+    options = {"num_envs": 2, "rollout_steps": 8, "backend": "serial", "epochs": 30, "save_interval": 1, **plain}
     with pytest.raises(Diverged, match="last good checkpoint"):
         quiet(**options, env=Explosive, minibatch_size=2, runs_dir=str(tmp_path), name="run")
     found = checkpoint.load_latest(tmp_path / "run" / "checkpoints")

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Literal
 
+from shoal.config import FromPython
+
 _COLUMN = 30  # where the explanations begin
 _TITLES = {
     "RunConfig": "The run: how long, what is kept, what is shown",
@@ -71,6 +73,8 @@ def _groups(kind: Any, default: Any) -> Iterator[tuple[str, list[tuple[str, str]
         if value is MISSING and field.default_factory is not MISSING:
             value = field.default_factory()
         hint: Any = hints[field.name]
+        if hint is FromPython:  # no flag
+            continue
         if not is_dataclass(hint):
             shown = None if field.name in _NO_DEFAULT else value
             flags.append((_flag(field.name, hint, value), _explained(docs.get(field.name, ""), shown)))

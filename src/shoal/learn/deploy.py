@@ -84,8 +84,8 @@ class DeployedPolicy:
         return kind.to_env(kind.sample(params, noise).numpy())
 
     def check_features(self, version: str | None) -> None:
-        """Refuse an environment whose observations mean other things than those the policy was trained on."""
-        if self.features_version not in (None, version):
+        """Refuse an environment that says its observations mean other things than those the policy was trained on."""
+        if version is not None and self.features_version not in (None, version):
             raise ValueError(
                 f"the policy was trained on features {self.features_version}, this environment gives {version}: the "
                 "same numbers would mean other things. Use the version of shoal that trained it, or train anew"

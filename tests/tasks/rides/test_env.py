@@ -55,15 +55,16 @@ def test_gymnasium_knows_the_id():
 def test_rewards_telescope_to_the_last_second(effect):
     """A day's rewards add up to seconds saved less the burden, computed from the day's own books."""
     env = make(offer_effect=effect, burden="own", patience=0.0, refusal=0.0)
-    total = np.zeros(env.num_envs)
+    total, changed = np.zeros(env.num_envs), False
     for _, _, rewards, terminated, infos in random_days(env):
         total += rewards.astype(np.float64)
         if terminated.all():
             day = infos["final_info"]
             saved_s = day["base_cost_s"] - day["cost_s"]
             assert np.array_equal(np.rint(total * 60), saved_s)
-            assert saved_s.any()  # offers did change something
+            changed |= bool(saved_s.any())
             total[:] = 0
+    assert changed  # offers did change something
 
 
 def test_burden_is_charged_for_minutes_and_refusals():
