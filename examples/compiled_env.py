@@ -3,8 +3,8 @@
 import gymnasium as gym
 import numpy as np
 
-from shoal.vector.compiled import CompiledEnv, CompiledVectorEnv
-from shoal.vector.rng import below, chance
+from shoal.compiled.random import below, chance
+from shoal.compiled.vector import CompiledEnv, CompiledVectorEnv
 
 
 class Ferry(CompiledEnv):

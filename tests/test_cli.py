@@ -74,7 +74,7 @@ def test_evaluate_shows_small_returns(
 
     row = {"mean": 0.7534, "low": 0.7249, "high": 0.7801, "median": 1.0, "worst": 0.0, "best": 1.0, "mean_length": 40.0}
     found = {"task": "FrozenLake-v1", "epoch": 3, "episodes": 1000, "seed": 0, "deterministic": row, "sampled": row}
-    monkeypatch.setattr(sys.modules["shoal.evaluate"], "evaluate", lambda *_, **__: found)
+    monkeypatch.setattr(sys.modules["shoal.evaluation"], "evaluate", lambda *_, **__: found)
     run("evaluate", str(trained))
     assert "0.753" in (out := capsys.readouterr().out)
     assert "[0.725, 0.780]" in out
@@ -164,7 +164,7 @@ def test_import_is_light() -> None:
 
 
 @pytest.mark.parametrize(
-    "first", ["import shoal", "import shoal.train", "from shoal.evaluate import interval, evaluate"]
+    "first", ["import shoal", "import shoal.training", "from shoal.evaluation import interval, evaluate"]
 )
 def test_verbs_are_functions_whatever_was_imported_before(first: str) -> None:
     """`shoal.train` is the function although train.py is a file of the same name: help() and signatures show it."""
@@ -172,7 +172,7 @@ def test_verbs_are_functions_whatever_was_imported_before(first: str) -> None:
         import inspect, pydoc
         {first}
         import shoal
-        from shoal.train import train
+        from shoal.training import train
         assert shoal.train is train and inspect.isfunction(train) and inspect.isfunction(shoal.evaluate)
         assert "resume" in inspect.signature(shoal.train).parameters
         assert "run folder" in pydoc.render_doc(shoal.train), pydoc.render_doc(shoal.train)

@@ -9,7 +9,7 @@ import gymnasium as gym
 import pytest
 
 from shoal import cli
-from shoal.vector.faults import TickEnv
+from shoal.testing.faults import TickEnv
 
 
 class Needy(TickEnv):

@@ -16,8 +16,8 @@ import pytest
 import shoal
 from shoal import cli
 from shoal.cli import errors
-from shoal.runs import store
-from shoal.runs.store import Run
+from shoal.runs import folder as store
+from shoal.runs.folder import Run
 
 SMALL = ["--num-envs", "2", "--rollout-steps", "16", "--backend", "serial", "--minibatch-size", "16", "--hidden", "8"]
 SOURCE = str(Path(shoal.__file__).parents[1])
@@ -177,7 +177,7 @@ def test_ctrl_c_before_the_training(
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["shoal.train"], "make_envs", interrupted)
+    monkeypatch.setattr(sys.modules["shoal.training"], "make_envs", interrupted)
     run("train", "CartPole-v1", *SMALL, "--runs-dir", str(tmp_path), code=130)
     assert "stopped by Ctrl-C before the training began: no run folder is kept" in said(capsys)
     assert list(tmp_path.iterdir()) == []

@@ -17,7 +17,7 @@ import pytest
 from gymnasium import spaces
 
 import shoal
-from shoal.vector.errors import EnvTimeout
+from shoal.core.errors import EnvTimeout
 
 QUIET: dict[str, Any] = {
     "num_envs": 8, "rollout_steps": 64, "backend": "serial", "steps": 15_000, "learning_rate": 3e-3, "hidden": (16,),

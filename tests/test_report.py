@@ -12,13 +12,14 @@ import pytest
 
 import shoal
 from hostile import HOSTILE, check_harmless, spoiled
-from shoal import report, scores
+from shoal import report
 from shoal.cli import main
 from shoal.config import TrainConfig, to_dict
 from shoal.report import write_report
+from shoal.runs import scores
+from shoal.runs.folder import Run
 from shoal.runs.meanings import MEANINGS
 from shoal.runs.page import DARK, contrast, in_the_dark, themed
-from shoal.runs.store import Run
 
 INTERVAL = {"mean": 1.5, "low": 1.0, "high": 2.0}
 SHARE = {"mean": 0.9, "low": 0.8, "high": 1.0, "episodes": 3}
@@ -209,7 +210,10 @@ def test_charts_are_apart_and_turn_dark(tmp_path: Path) -> None:
 
 def test_lines_and_words_are_readable_in_the_dark() -> None:
     """Every strong colour of the figures has enough contrast with a dark page, every tint little."""
-    from shoal.figures import curves, episode, posterior, rides_day
+    from shoal.cage2 import figures as episode
+    from shoal.rides.figures import day as rides_day
+    from shoal.runs import curves
+    from shoal.search import figures as posterior
 
     strong = [curves.INK, curves.LABEL, posterior.PASSED, posterior.FAILED, posterior.NEXT, posterior.TRUE]
     strong += [*posterior.STRATEGY_COLOURS.values(), *rides_day.VEHICLES, rides_day.RING, rides_day.PICKUP]

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from shoal.cli import main
-from shoal.negotiator import Negotiator
-from shoal.rides_report import PICTURES, section
-from shoal.runs.store import Run
-from shoal.tasks.rides.offer import Booked
-from shoal.train import train
+from shoal.rides.contest.report import PICTURES, section
+from shoal.rides.desk.offer import Booked
+from shoal.rides.policies.learned import Negotiator
+from shoal.runs.folder import Run
+from shoal.training import train
 
 QUICK = ["--oracle-iterations", "5", "--threads", "1"]
 
@@ -76,7 +76,7 @@ def test_a_run_is_evaluated_against_the_baselines_and_drawn(folder: Path, capsys
 
 def test_a_long_evaluation_says_how_long_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     """After the first days priced by the reference, for all policies, on stderr."""
-    from shoal import pace
+    from shoal.runs import pace
 
     monkeypatch.setattr(pace, "KNOWN_AFTER_S", 0.0)
     monkeypatch.setattr(pace, "WORTH_SAYING_S", 0.0)
@@ -158,7 +158,7 @@ def test_the_negotiator_acts_as_the_run_would(folder: Path) -> None:
     assert {"theta", "evidence", "buffer"} <= set(agent.flexibility)
     entrant = agent.entrant()
     assert entrant.changes["start"] == "myopic"
-    from shoal.tasks.rides.env import RidesVectorEnv
+    from shoal.rides.env import RidesVectorEnv
 
     env = RidesVectorEnv(3, agent.options)
     observations, _ = env.reset(seed=0)

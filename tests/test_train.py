@@ -25,8 +25,8 @@ from shoal.learn import ppo as ppo_module
 from shoal.learn.ppo import Diverged
 from shoal.runs import checkpoint
 from shoal.runs.checkpoint import CheckpointError
-from shoal.runs.store import Run
-from shoal.train import train
+from shoal.runs.folder import Run
+from shoal.training import train
 from shoal.vector import batch as batch_module
 
 CARTPOLE = {"task": "CartPole-v1", "num_envs": 5, "rollout_steps": 24, "backend": "serial"}
@@ -62,8 +62,8 @@ INTERRUPTED = {**CARTPOLE, "rollout_steps": 300, "epochs": 12, "seed": 5}
 # Resumes runs in a process of its own; argument: JSON list of [folder, options].
 RESUMER = """
 import io, json, sys, traceback
-from shoal.train import train
-sys.modules["shoal.train"].write_report = lambda run: None
+from shoal.training import train
+sys.modules["shoal.training"].write_report = lambda run: None
 for folder, options in json.loads(sys.argv[1]):
     try:
         result = train(resume=folder, stream=io.StringIO(), **options)
@@ -73,8 +73,8 @@ for folder, options in json.loads(sys.argv[1]):
 """
 STARTER = """
 import io, json, sys
-from shoal.train import train
-sys.modules["shoal.train"].write_report = lambda run: None
+from shoal.training import train
+sys.modules["shoal.training"].write_report = lambda run: None
 result = train(stream=io.StringIO(), **json.loads(sys.argv[1]))
 print(json.dumps([result.status, result.signal]))
 """
@@ -124,7 +124,7 @@ def events(folder: Path, kind: str) -> list[str]:
 def _no_reports():
     """A page of pictures after each of fifty tiny runs would take most of the time; tests/test_report.py has it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys.modules["shoal.train"], "write_report", lambda run: None)
+        patch.setattr(sys.modules["shoal.training"], "write_report", lambda run: None)
         yield
 
 

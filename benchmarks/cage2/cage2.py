@@ -32,7 +32,7 @@ def rows(say: Callable[[str], None]) -> list[Row]:
 
 def replayed(say: Callable[[str], None]) -> list[Row]:
     """Mismatches against every recording of the real CybORG in the checkout."""
-    from shoal.tasks.cage2.commands import replay
+    from shoal.cage2.commands import replay
 
     name = "cage2 replay of the real CybORG, mismatches"
     files = sorted(TRACES.glob("traces_*.npz"))
@@ -47,10 +47,10 @@ def ppo_speed(say: Callable[[str], None]) -> list[Row]:
     """PPO end to end at 256 environments, separate 64-64 networks, 4 epochs, on all usable cores."""
     import torch
 
+    from shoal.cage2.simulator.env import make_vec
+    from shoal.core.machine import usable_cores
     from shoal.learn.learner import Learner
-    from shoal.tasks.cage2.env import make_vec
     from shoal.tasks.presets import config_for
-    from shoal.vector.launch import usable_cores
 
     before = torch.get_num_threads()
     torch.set_num_threads(usable_cores())

@@ -19,14 +19,14 @@ import torch
 
 from benchmarks.harness import stored
 from benchmarks.harness.rows import Row
-from shoal.evaluate import leaderboard
-from shoal.learn.agent import Agent
-from shoal.tasks.cage2.contest import Defender
-from shoal.tasks.cage2.env import make
+from shoal.cage2.defenders.play import Defender
+from shoal.cage2.simulator.env import make
+from shoal.compiled.vector import CompiledVectorEnv
+from shoal.core.seeds import Stream, sequence
+from shoal.evaluation import leaderboard
+from shoal.learn.policy import Agent
 from shoal.tasks.presets import config_for
-from shoal.train import train
-from shoal.vector.compiled import CompiledVectorEnv
-from shoal.vector.seeding import Stream, sequence
+from shoal.training import train
 
 PLACE, NAME, HEURISTIC, EPISODES = "benchmarks.cage2.cage2_clone", "cage2_clone", "decoy-first", 4000
 SEEDS = (101, 102, 103)

@@ -63,10 +63,10 @@ def missing(
 
 def learn(seed: int) -> dict[str, Any]:
     """Train with no flags but the seed; score the end by 4,000 episodes a cell, the way there by 500."""
-    from shoal.evaluate import leaderboard
+    from shoal.evaluation import leaderboard
     from shoal.runs import checkpoint
-    from shoal.runs.store import Run
-    from shoal.train import train
+    from shoal.runs.folder import Run
+    from shoal.training import train
 
     with tempfile.TemporaryDirectory() as folder:
         result = train("cage2", seed=seed, runs_dir=folder, save_interval=20, keep=1000, stream=StringIO())

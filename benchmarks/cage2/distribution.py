@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.rows import Row
-from shoal.tasks.cage2.contest import play
+from shoal.cage2.defenders.play import play
 
 REFERENCE = Path(__file__).parents[2] / "tests" / "data" / "cage2" / "distribution_refs_real.json"
 RED_OF = {"B_line": "bline", "Meander": "meander", "Sleep": "sleep"}

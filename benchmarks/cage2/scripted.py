@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from benchmarks.harness.rows import Row
-from shoal.tasks.cage2.commands import score
-from shoal.tasks.cage2.contest import DEFENDERS
+from shoal.cage2.commands import score
+from shoal.cage2.defenders.play import DEFENDERS
 
 EPISODES, SEED = 4000, 2026
 TARGET = -52.0  # decoy-first

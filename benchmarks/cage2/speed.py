@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.harness.rows import Row
-from shoal.tasks.cage2.env import make_vec
+from shoal.cage2.simulator.env import make_vec
 
 ROUNDS = 15
 STEPS_A_ROUND = 400_000  # environment steps

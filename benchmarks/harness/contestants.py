@@ -52,8 +52,8 @@ class Stepped:
 
 def shoal_vector(env: str | dict[str, Any], num_envs: int, backend: str) -> Stepped:
     """shoal in lock-step, observations going into the rows of a rollout, one after another, as its trainer has it."""
+    from shoal.vector.adapt import Stepper
     from shoal.vector.make import make_vec
-    from shoal.vector.stepping import Stepper
 
     envs: Any = make_vec(factory(env) if isinstance(env, dict) else env, num_envs, backend=backend)
     stepper = Stepper(envs)

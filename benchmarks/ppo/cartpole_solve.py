@@ -96,7 +96,7 @@ def _title(seeds: Sequence[int]) -> str:
 def shoal(seed: int) -> dict[str, Any]:
     """In a process of its own: `shoal train CartPole-v1`, with no flags but the seed."""
     cpu_s = time.process_time()
-    from shoal.train import train
+    from shoal.training import train
 
     def once(**options: Any) -> Any:
         with tempfile.TemporaryDirectory() as folder:

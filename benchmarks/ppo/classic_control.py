@@ -61,8 +61,8 @@ def current(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def learn(task: str, seed: int) -> dict[str, Any]:
     """In a process of its own: train with no flags but the seed, then score on episodes never seen."""
-    from shoal.evaluate import evaluate
-    from shoal.train import train
+    from shoal.evaluation import evaluate
+    from shoal.training import train
 
     with tempfile.TemporaryDirectory() as folder:
         result = train(task, seed=seed, runs_dir=folder, stream=StringIO())

@@ -97,9 +97,9 @@ def current(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def shoal(task: str, seed: int) -> dict[str, Any]:
     """In a process of its own: `shoal train TASK --steps 1000000`, then episodes never seen."""
-    from shoal.evaluate import evaluate
+    from shoal.evaluation import evaluate
     from shoal.runs.usage import tree_cpu_s
-    from shoal.train import train
+    from shoal.training import train
 
     with tempfile.TemporaryDirectory() as folder:
         before_s = tree_cpu_s()

@@ -65,13 +65,13 @@ class ShoalTraining:
     def __init__(self, task: str) -> None:
         import torch
 
-        from shoal.budget import Budget
         from shoal.config import TrainConfig, to_dict
         from shoal.journal import Journal
         from shoal.learn.learner import Learner
-        from shoal.runs.store import Run
+        from shoal.runs.folder import Run
+        from shoal.stopping import Budget
         from shoal.tasks.registration import register
-        from shoal.train import make_envs
+        from shoal.training import make_envs
 
         register()
         torch.set_num_threads(THREADS)

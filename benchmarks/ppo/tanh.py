@@ -12,7 +12,7 @@ import torch
 
 from benchmarks.harness import stored
 from benchmarks.harness.rows import Row
-from shoal.learn.network import tanh_
+from shoal.learn.networks import tanh_
 
 ROWS, WIDTH, ROUNDS, CALLS = 2048, 64, 31, 20
 

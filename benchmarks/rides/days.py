@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shoal.tasks.rides.days import Days
-from shoal.tasks.rides.options import RidesOptions
-from shoal.tasks.rides.routing.oracle import RoutingOracle
-from shoal.tasks.rides.routing.plans import Plans
-from shoal.tasks.rides.routing.problem import Problem
-from shoal.tasks.rides.world import World, make_world
-from shoal.vector.layout import Array
-from shoal.vector.rng import mix
-from shoal.vector.seeding import Stream, episode_seed
+from shoal.compiled.random import mix
+from shoal.core.arrays import Array
+from shoal.core.seeds import Stream, episode_seed
+from shoal.rides.options import RidesOptions
+from shoal.rides.routing.oracle import RoutingOracle
+from shoal.rides.routing.plans import Plans
+from shoal.rides.routing.problem import Problem
+from shoal.rides.world.days import Days
+from shoal.rides.world.world import World, make_world
 
 ITERATIONS = 30  # K of training
 PEAK_S = (7 * 3600, 9 * 3600)

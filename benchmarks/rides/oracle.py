@@ -18,11 +18,11 @@ from benchmarks.harness import stored
 from benchmarks.harness.rows import Row
 from benchmarks.rides import days as rides_days
 from benchmarks.rides import rides_gap
-from shoal.tasks.rides.options import BURDENS
-from shoal.tasks.rides.routing.oracle import RoutingOracle
-from shoal.tasks.rides.routing.plans import Plans
-from shoal.tasks.rides.routing.problem import OFFER_MIN, Status
-from shoal.vector.layout import Array
+from shoal.core.arrays import Array
+from shoal.rides.options import BURDENS
+from shoal.rides.routing.oracle import RoutingOracle
+from shoal.rides.routing.plans import Plans
+from shoal.rides.routing.problem import OFFER_MIN, Status
 
 Say = Callable[[str], None]
 NUM_ENVS, TURNS = 256, 8  # turns: each stored day is planned so many times, with other keys
@@ -212,8 +212,8 @@ def peak(known: rides_gap.Truth, say: Say, turns: int = 4) -> list[Row]:
 
 def li_lim(instances: str | Path | None, say: Say) -> list[Row]:
     """Distance above the best known with the best-known fleet, after two seconds of search."""
-    from shoal.tasks.rides.routing.li_lim import load_li_lim
-    from shoal.tasks.rides.routing.solving import solve
+    from shoal.rides.routing.li_lim import load_li_lim
+    from shoal.rides.routing.solving import solve
 
     found, longest_s = [], 0.0
     for name, (vehicles, best) in BEST_KNOWN.items():

@@ -22,9 +22,10 @@ import numpy as np
 from benchmarks.harness import stored
 from benchmarks.harness.rows import Row
 from benchmarks.rides import days as rides_days
-from shoal.tasks.rides.routing.checker import check_routes
-from shoal.tasks.rides.routing.oracle import RoutingOracle
-from shoal.tasks.rides.routing.problem import (
+from shoal.core.arrays import Array
+from shoal.rides.routing.checker import check_routes
+from shoal.rides.routing.oracle import RoutingOracle
+from shoal.rides.routing.problem import (
     EFFECTS,
     NUM_OFFERS,
     OFFER_EARLIER_MIN,
@@ -32,9 +33,8 @@ from shoal.tasks.rides.routing.problem import (
     Problem,
     Status,
 )
-from shoal.tasks.rides.routing.reference import Reference
-from shoal.tasks.rides.routing.solving import Solution, solve
-from shoal.vector.layout import Array
+from shoal.rides.routing.reference import Reference
+from shoal.rides.routing.solving import Solution, solve
 
 PLACE, NAME = "benchmarks.rides.rides_gap", "rides_gap"
 DAYS, STATES, PEAKS = 24, 48, 60

@@ -67,8 +67,9 @@ def study(
 
 def settings() -> str:
     """A hash of what a result depends on beside the code: the preset, the shipped weights, how days are played."""
-    from shoal.tasks.rides import network, rollout
-    from shoal.tasks.rides.options import FUTURES
+    from shoal.rides.options import FUTURES
+    from shoal.rides.policies import futures as rollout
+    from shoal.rides.policies import network
 
     digest = hashlib.sha256(settings_hash("rides").encode())
     quick = rollout.QUICK_BUILD_ITERATIONS, rollout.QUICK_PRICE_ITERATIONS, FUTURES
@@ -81,7 +82,7 @@ def settings() -> str:
 def trained_run(seed: int, work: Path) -> tuple[str, dict[str, Any]]:
     """The run of this seed with the present settings, trained now unless the work folder has it."""
     from shoal.runs.disk import replace_atomically
-    from shoal.train import train
+    from shoal.training import train
 
     done = work / f"seed-{seed}-{settings()}.json"
     if not done.exists():
@@ -98,13 +99,13 @@ def _days(name: str, work: Path) -> Path:
 
 def _played(name: str, work: Path) -> dict[str, Any]:
     """One policy on its days: its net gain a day by the own oracle, what it asked of riders, what failed."""
-    from shoal.negotiator import Negotiator
-    from shoal.tasks.rides.commands import baseline
-    from shoal.tasks.rides.contest import contest
-    from shoal.tasks.rides.options import RidesOptions
-    from shoal.tasks.rides.played import BASE
-    from shoal.tasks.rides.scores import summary
-    from shoal.vector.launch import usable_cores
+    from shoal.core.machine import usable_cores
+    from shoal.rides.commands import baseline
+    from shoal.rides.contest.play import contest
+    from shoal.rides.contest.record import BASE
+    from shoal.rides.contest.scores import summary
+    from shoal.rides.options import RidesOptions
+    from shoal.rides.policies.learned import Negotiator
 
     # Whoever does not train believes of riders what the first seed learned of them.
     seed = int(name.split()[1]) if name.startswith("seed ") else SEEDS[0]
@@ -133,10 +134,10 @@ def _played(name: str, work: Path) -> dict[str, Any]:
 
 def _priced(name: str, work: Path) -> list[float]:
     """Net gain of the same days by the reference."""
-    from shoal.tasks.rides.options import RidesOptions
-    from shoal.tasks.rides.routing.reference import Reference
-    from shoal.tasks.rides.world import make_world
-    from shoal.vector.launch import usable_cores
+    from shoal.core.machine import usable_cores
+    from shoal.rides.options import RidesOptions
+    from shoal.rides.routing.reference import Reference
+    from shoal.rides.world.world import make_world
 
     solver = Reference(
         make_world(RidesOptions()).problem, REFERENCE[0], REFERENCE[1], cache=work / "reference.cache"
@@ -152,7 +153,7 @@ def _priced(name: str, work: Path) -> list[float]:
 
 def summarise(parts: list[dict[str, Any]]) -> list[Row]:
     """The trained agent less the best baseline, paired over days, resampled over days and seeds."""
-    from shoal.tasks.rides.scores import Bootstrap
+    from shoal.rides.contest.scores import Bootstrap
 
     made = [part for part in parts if part["settings"] == settings()]
     found = []
@@ -179,7 +180,7 @@ def summarise(parts: list[dict[str, Any]]) -> list[Row]:
 
 def _yardsticks(prices: str, runs: Any, nets: dict[str, Any]) -> list[Row]:
     """Rollout against lookahead, hindsight against everybody, training against what it started from."""
-    from shoal.tasks.rides.scores import Bootstrap
+    from shoal.rides.contest.scores import Bootstrap
 
     found = []
 

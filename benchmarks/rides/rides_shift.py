@@ -23,10 +23,10 @@ PLACE, NAME = "benchmarks.rides.rides_shift", "rides_shift"
 
 def played(shift: str, given: argparse.Namespace) -> dict[str, Any]:
     """One world: the best baseline there by the own oracle, then that one and the trained agent by the reference."""
-    from shoal.negotiator import Negotiator
-    from shoal.rides_report import evaluate_runs
-    from shoal.tasks.rides.commands import BASELINES, baseline, run_contests
-    from shoal.tasks.rides.played import BASE
+    from shoal.rides.commands import BASELINES, baseline, run_contests
+    from shoal.rides.contest.record import BASE
+    from shoal.rides.contest.report import evaluate_runs
+    from shoal.rides.policies.learned import Negotiator
 
     runs = [rides_learning.trained_run(seed, given.work)[0] for seed in rides_learning.SEEDS[: given.seeds]]
     first = Negotiator(runs[0], runs_dir=given.work)
@@ -69,7 +69,7 @@ def summarise(worlds: dict[str, Any]) -> list[Row]:
 
 def study(given: argparse.Namespace, worlds: dict[str, Any], keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """`worlds` and those still wanting, played now; `keep` is handed all of them after each."""
-    from shoal.tasks.rides.commands import SHIFTS
+    from shoal.rides.commands import SHIFTS
 
     worlds = {name: world for name, world in worlds.items() if world.get("depends_on") == depends_on(given)}
     for shift in SHIFTS:

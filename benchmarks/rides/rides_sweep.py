@@ -23,14 +23,14 @@ import numpy as np
 
 from benchmarks.harness import stored
 from benchmarks.harness.rows import Row
+from shoal.core.arrays import Array
+from shoal.rides.contest.play import Entrant, contest
+from shoal.rides.contest.record import Contest
+from shoal.rides.contest.scores import Bootstrap
+from shoal.rides.options import BURDENS, RidesOptions
+from shoal.rides.policies.simple import POLICIES, constant
+from shoal.rides.routing.problem import NO_CHANGE, NUM_OFFERS, OFFER_MIN
 from shoal.runs.disk import replace_atomically
-from shoal.tasks.rides.contest import Entrant, contest
-from shoal.tasks.rides.options import BURDENS, RidesOptions
-from shoal.tasks.rides.played import Contest
-from shoal.tasks.rides.policies import POLICIES, constant
-from shoal.tasks.rides.routing.problem import NO_CHANGE, NUM_OFFERS, OFFER_MIN
-from shoal.tasks.rides.scores import Bootstrap
-from shoal.vector.layout import Array
 
 PLACE, NAME = "benchmarks.rides.rides_sweep", "rides_sweep"
 DAYS, ITERATIONS, TRAINING_DAYS = 200, 100, 64
@@ -107,10 +107,10 @@ def play_of(played: Contest, name: str, knowledge: str, burden: Burden | None) -
 
 def fixed_on_training_days(days: int = TRAINING_DAYS, iterations: int = 10) -> dict[str, Array]:
     """Mean cost, minutes agreed and refusals of each of the 16 offers made to everyone, on training days."""
-    from shoal.tasks.rides.bookings import Bookings
-    from shoal.tasks.rides.routing.oracle import RoutingOracle
-    from shoal.tasks.rides.world import make_world
-    from shoal.vector.seeding import Stream, episode_seed
+    from shoal.core.seeds import Stream, episode_seed
+    from shoal.rides.bookings import Bookings
+    from shoal.rides.routing.oracle import RoutingOracle
+    from shoal.rides.world.world import make_world
 
     world = make_world(RidesOptions())
     source = world.days("train")

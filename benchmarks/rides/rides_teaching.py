@@ -20,11 +20,11 @@ import numpy as np
 import torch
 
 from benchmarks.harness.stored import print_line
-from shoal.tasks.rides.env import RidesVectorEnv
-from shoal.tasks.rides.network import RidesNetwork
-from shoal.tasks.rides.options import RidesOptions
-from shoal.tasks.rides.teaching import Lessons, collect_lessons, joined, teach
-from shoal.vector.launch import usable_cores
+from shoal.core.machine import usable_cores
+from shoal.rides.env import RidesVectorEnv
+from shoal.rides.fit.teaching import Lessons, collect_lessons, joined, teach
+from shoal.rides.options import RidesOptions
+from shoal.rides.policies.network import RidesNetwork
 
 SEED, DAYS_AT_ONCE, WIDTH = 0, 64, 64
 

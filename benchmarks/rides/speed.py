@@ -57,8 +57,8 @@ def steps(say: Say, num_envs: int = NUM_ENVS) -> list[Row]:
 
 def step_rates(prices: str, futures: int, num_envs: int, rounds: int = 3) -> dict[str, Any]:
     """In a process of its own: whole days, once unmeasured, then `rounds` times."""
-    from shoal.tasks.rides.env import RidesVectorEnv
-    from shoal.tasks.rides.options import RidesOptions
+    from shoal.rides.env import RidesVectorEnv
+    from shoal.rides.options import RidesOptions
 
     options = RidesOptions(prices=prices, futures=futures)  # type: ignore[arg-type]
     env = RidesVectorEnv(num_envs, options, threads=THREADS)
@@ -116,7 +116,7 @@ def epoch_times(num_envs: int, epochs: int, **options: Any) -> dict[str, Any]:
     from shoal.learn.learner import Learner
     from shoal.learn.sizing import choose_threads
     from shoal.tasks.presets import config_for
-    from shoal.train import make_envs
+    from shoal.training import make_envs
 
     seen = json.dumps({"prices": "insertion", "futures": 0})
     update = {"policy_epochs": 8, "value_epochs": 30, "minibatch_size": 128, "learning_rate": 5e-4} | options
@@ -154,7 +154,7 @@ def offers(say: Say, count: int = OFFERS) -> list[Row]:
     """What `shoal rides offer` takes once it has loaded: the first call of a day, with most to come, and the last."""
     import torch
 
-    from shoal.tasks.rides.offer import Booked
+    from shoal.rides.desk.offer import Booked
 
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -187,8 +187,8 @@ def briefly_trained(folder: str) -> Any:
     """The network of a run of one epoch, as the booking screen would load it."""
     from io import StringIO
 
-    from shoal.negotiator import Negotiator
-    from shoal.train import train
+    from shoal.rides.policies.learned import Negotiator
+    from shoal.training import train
 
     result = train("rides", num_envs=2, epochs=1, env_threads=1, runs_dir=folder, stream=StringIO())
     return Negotiator(result.run, runs_dir=folder)

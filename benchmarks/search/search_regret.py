@@ -23,10 +23,10 @@ import numpy as np
 
 from benchmarks.harness import stored
 from benchmarks.harness.rows import Row
-from shoal.bandit.differences import repeated_pulls
-from shoal.evaluate import interval
-from shoal.imitation import clone_follower
-from shoal.search.cage2 import Cage2
+from shoal.cage2.workflows.clone import clone_follower
+from shoal.cage2.workflows.domain import Cage2
+from shoal.evaluation import interval
+from shoal.search.bandit.differences import repeated_pulls
 from shoal.search.domain import pull_seed
 from shoal.search.options import SearchConfig
 from shoal.search.replay import Table, Training, contest

@@ -23,9 +23,9 @@ from typing import Any
 
 from benchmarks.harness import stored
 from benchmarks.harness.rows import Row
-from shoal.imitation import clone_follower
+from shoal.cage2.workflows.clone import clone_follower
+from shoal.cage2.workflows.train import METRICS, train_order
 from shoal.runs import jsonl
-from shoal.workflows import METRICS, train_order
 
 PLACE, NAME = "benchmarks.search.workflow_alignment", "workflow_alignment"
 ORDER = "user,op_host,op_server,enterprise,defender"

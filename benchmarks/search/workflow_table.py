@@ -23,14 +23,14 @@ from typing import Any
 
 from benchmarks.harness import stored
 from benchmarks.harness.rows import Row
-from shoal.imitation import clone_follower
-from shoal.order_policy import Exam, derived_seed, load_policy, new_agent, order_config, ordered_env
-from shoal.tasks.cage2 import obedience
-from shoal.tasks.cage2.obedience import Conduct, Share
-from shoal.tasks.cage2.workflow import classes, name_of
-from shoal.vector.layout import Array
-from shoal.vector.seeding import Stream
-from shoal.workflows import train_order
+from shoal.cage2.workflows import conduct as obedience
+from shoal.cage2.workflows.clone import clone_follower
+from shoal.cage2.workflows.conduct import Conduct, Share
+from shoal.cage2.workflows.orders import classes, name_of
+from shoal.cage2.workflows.policy import Exam, derived_seed, load_policy, new_agent, order_config, ordered_env
+from shoal.cage2.workflows.train import train_order
+from shoal.core.arrays import Array
+from shoal.core.seeds import Stream
 
 PLACE, NAME = "benchmarks.search.workflow_table", "workflow_table"
 REDS = ("bline", "meander")

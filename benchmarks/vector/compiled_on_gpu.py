@@ -31,13 +31,13 @@ import numba
 
 from benchmarks.harness import stored
 from benchmarks.harness.rows import Row
+from shoal.compiled.compile import build
+from shoal.compiled.env import layout
+from shoal.core.arrays import Array
+from shoal.core.seeds import env_keys
+from shoal.environments.cartpole import CartPole
 from shoal.runs import provenance
 from shoal.runs.disk import replace_atomically
-from shoal.tasks.cartpole import CartPole
-from shoal.vector.build import build
-from shoal.vector.environment import layout
-from shoal.vector.layout import Array
-from shoal.vector.seeding import env_keys
 
 PLACE, NAME = "benchmarks.vector.compiled_on_gpu", "compiled_on_gpu"
 N, STEPS, BLOCK = 4096, 100, 128

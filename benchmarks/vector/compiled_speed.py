@@ -42,8 +42,8 @@ def compare(num_envs: int) -> dict[str, list[float]]:
     import gymnasium as gym
     import numpy as np
 
-    from shoal.tasks.cartpole import CartPole
-    from shoal.vector.compiled import CompiledVectorEnv
+    from shoal.compiled.vector import CompiledVectorEnv
+    from shoal.environments.cartpole import CartPole
 
     actions = np.random.default_rng(0).integers(0, 2, (64, num_envs))  # int64[64, N], used round and round
     both = {
@@ -74,8 +74,8 @@ def compare(num_envs: int) -> dict[str, list[float]]:
 def start() -> dict[str, Any]:
     """In a process of its own: seconds to make and reset 64 environments, importing Numba included."""
     began = time.perf_counter()
-    from shoal.tasks.cartpole import CartPole
-    from shoal.vector.compiled import CompiledVectorEnv
+    from shoal.compiled.vector import CompiledVectorEnv
+    from shoal.environments.cartpole import CartPole
 
     envs = CompiledVectorEnv(CartPole, 64)
     envs.reset(seed=0)

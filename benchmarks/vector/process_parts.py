@@ -59,7 +59,8 @@ def measured(say: Callable[[str], None]) -> list[Row]:
 
 def without(env: dict[str, Any], num_envs: int, part: str) -> Stepped:
     """In a process of its own: shoal's process backend without one of its parts."""
-    from shoal.vector import batch, process
+    from shoal.vector import batch
+    from shoal.vector.workers import process
 
     if part in ("look", "both"):
         process.ProcessVectorEnv._workers_look_s = 0.0

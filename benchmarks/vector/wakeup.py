@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from benchmarks.harness import stored
 from benchmarks.harness.rows import Row
-from shoal.vector.launch import usable_cores
+from shoal.core.machine import usable_cores
 
 _ROUNDS = 2000
 

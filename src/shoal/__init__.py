@@ -10,15 +10,13 @@
 from __future__ import annotations
 
 import importlib
-import sys
-import types
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shoal.evaluate import evaluate
+    from shoal.evaluation import evaluate
     from shoal.learn.deploy import load_policy
     from shoal.search.api import WorkflowSearch
-    from shoal.train import train
+    from shoal.training import train
     from shoal.vector.make import make_vec
 
 from shoal.tasks.registration import register
@@ -28,10 +26,10 @@ __all__ = ["WorkflowSearch", "__version__", "evaluate", "load_policy", "make_vec
 
 _HOMES = {
     "WorkflowSearch": "shoal.search.api",
-    "evaluate": "shoal.evaluate",
+    "evaluate": "shoal.evaluation",
     "load_policy": "shoal.learn.deploy",
     "make_vec": "shoal.vector.make",
-    "train": "shoal.train",
+    "train": "shoal.training",
 }
 
 
@@ -48,13 +46,4 @@ def __dir__() -> list[str]:
     return list(__all__)
 
 
-class _Package(types.ModuleType):
-    """Whoever imports shoal.train, the file, would find it bound over `shoal.train`, the function of that name."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _HOMES and isinstance(value, types.ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 register()  # what Gymnasium expects of a package of environments: after `import shoal`, gym.make knows them

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
 from typing import Any, Literal
 
-from shoal.spelling import ELSEWHERE, unaliased
+from shoal.core.spelling import ELSEWHERE, unaliased
 
 ScheduleName = Literal["constant", "linear", "cosine"]
 

@@ -13,15 +13,15 @@ import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
 
+from shoal.core.arrays import Array, Layout
+from shoal.core.errors import EnvFault
+from shoal.core.machine import usable_cores
+from shoal.core.protocols import parts_of
+from shoal.core.seeds import Stream, episode_seed, sequence
 from shoal.learn.deploy import DeployedPolicy
-from shoal.vector.errors import EnvFault
-from shoal.vector.launch import usable_cores
-from shoal.vector.layout import Array, Layout
+from shoal.vector.adapt import Stepper
 from shoal.vector.make import make_vec
-from shoal.vector.protocols import parts_of
-from shoal.vector.seeding import Stream, episode_seed, sequence
 from shoal.vector.serial import SerialVectorEnv
-from shoal.vector.stepping import Stepper
 
 Say = Callable[[str], None]
 

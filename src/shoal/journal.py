@@ -7,16 +7,16 @@ import time
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-from shoal.budget import Budget
 from shoal.config import TrainConfig, to_dict
 from shoal.learn.learner import Learner
-from shoal.progress import remark
 from shoal.runs import checkpoint
 from shoal.runs.checkpoint import CheckpointError
 from shoal.runs.console import Console
-from shoal.runs.store import Run
-from shoal.runs.tracking import Tracker, make_trackers
+from shoal.runs.folder import Run
+from shoal.runs.progress import remark
+from shoal.runs.trackers import Tracker, make_trackers
 from shoal.runs.words import explain
+from shoal.stopping import Budget
 
 COLLAPSED_ENTROPY = 0.01  # share of a uniform policy's entropy below which a discrete policy hardly explores
 BLOWN_UP_KL = 0.5

@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-from shoal import scores
-from shoal.figures.curves import curve_figure
+from shoal.runs import scores
+from shoal.runs.conduct import conduct_line
+from shoal.runs.curves import curve_figure
 from shoal.runs.disk import read_json, replace_atomically
+from shoal.runs.folder import Run
 from shoal.runs.meanings import MEANINGS
 from shoal.runs.page import Part, number, page, pairs, svg_of, table, text, themed
-from shoal.runs.store import Run
-from shoal.words import conduct_line
 
 RETURN = "return/mean_100"
 _TASK_CURVES = (  # shown where a run has them
@@ -39,7 +39,7 @@ def write_report(run: str | Path | Run, *, runs_dir: str | Path = "runs") -> Pat
     folder = run if isinstance(run, Run) else Run.open(run, Path(runs_dir))
     config = folder.config
     if "task" not in config:
-        kind = "a search, whose page shoal.search.report writes" if "search" in config else "neither run nor search"
+        kind = "a search, whose page shoal.search.sections writes" if "search" in config else "neither run nor search"
         raise ValueError(f"{folder.path}: expected the folder of a training run, got {kind}")
     rows = folder.metrics()
     pictures = _pictures(rows, config)
@@ -63,7 +63,7 @@ def _page(run: Run, rows: list[dict[str, Any]], pictures: list[str]) -> str:
     ]
     settings = {f"{group}.{name}": value for group in ("vector", "ppo", "run") for name, value in config[group].items()}
     if config["task"] == "rides":
-        from shoal import rides_report
+        from shoal.rides.contest import report as rides_report
 
         answer, scored = rides_report.headline(run), [Part(rides_report.TITLE, rides_report.section(run))]
     else:
@@ -243,9 +243,9 @@ def _episodes(run: Run) -> str:
     """Episodes to look at, for a task that can draw them."""
     if run.config["task"] != "cage2":
         return ""
-    from shoal.defender import cage2_policy
-    from shoal.figures.episode import episode_figure
-    from shoal.tasks.cage2.commands import play
+    from shoal.cage2.commands import play
+    from shoal.cage2.defender import cage2_policy
+    from shoal.cage2.figures import episode_figure
 
     try:
         defend, options = cage2_policy(run.path)

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.vector.process_parts import PARTS, without
 from shoal.vector import batch
-from shoal.vector.process import ProcessVectorEnv
+from shoal.vector.workers.process import ProcessVectorEnv
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from shoal.vector.faults import TickEnv
-from shoal.vector.process import ProcessVectorEnv
+from shoal.testing.faults import TickEnv
+from shoal.vector.workers.process import ProcessVectorEnv
 
 
 def descendants(pid: int) -> dict[int, str]:

@@ -13,14 +13,14 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from shoal.vector import errors
-from shoal.vector.compiled import CompiledEnv, CompiledVectorEnv
-from shoal.vector.errors import EnvFault, EnvRaised, EnvTimeout, NotFinite, TooManyRestarts, WorkerDied
-from shoal.vector.faults import ERROR_TEXT, FaultyEnv, TickEnv
-from shoal.vector.process import ProcessVectorEnv
-from shoal.vector.seeding import episode_seed
+from shoal.compiled.vector import CompiledEnv, CompiledVectorEnv
+from shoal.core import errors
+from shoal.core.errors import EnvFault, EnvRaised, EnvTimeout, NotFinite, TooManyRestarts, WorkerDied
+from shoal.core.seeds import episode_seed
+from shoal.testing.faults import ERROR_TEXT, FaultyEnv, TickEnv
 from shoal.vector.serial import SerialVectorEnv
-from shoal.vector.split import SplitVectorEnv
+from shoal.vector.workers.process import ProcessVectorEnv
+from shoal.vector.workers.split import SplitVectorEnv
 
 N, BAD, AT = 4, 1, 3  # environment BAD of N breaks in step AT
 BACKENDS = ["serial", "process", "split, here", "split, there"]  # of split: where the bad environment is

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from shoal.vector.worker import _by_hang_up
+from shoal.vector.workers.worker import _by_hang_up
 
 SCRIPT = """
 import sys, warnings
 import numpy as np
-from shoal.vector.faults import FaultyEnv, TickEnv
-from shoal.vector.process import ProcessVectorEnv
+from shoal.testing.faults import FaultyEnv, TickEnv
+from shoal.vector.workers.process import ProcessVectorEnv
 
 warnings.simplefilter("ignore")
 method, kind = sys.argv[1:]
@@ -73,7 +73,7 @@ def test_asking_for_the_parent_notices_its_death() -> None:
     """The way of macOS, where a poll for nothing but a hang-up does not work, tried by a child of a child (M16)."""
     script = """
 import os, sys
-from shoal.vector.worker import _by_asking
+from shoal.vector.workers.worker import _by_asking
 lives, dies = os.pipe(), os.pipe()
 if os.fork() == 0:
     if os.fork() == 0:

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 from shoal.runs import checkpoint
-from shoal.train import train
-from shoal.vector.faults import TickEnv
-from shoal.vector.process import ProcessVectorEnv
+from shoal.testing.faults import TickEnv
+from shoal.training import train
+from shoal.vector.workers.process import ProcessVectorEnv
 
 # A phase is made long, so that a signal falls into it; an update of 400 passes takes seconds, one of 10^6 for ever.
 PHASES = {

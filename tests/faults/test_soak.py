@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoal.vector.faults import FaultyEnv, TickEnv
-from shoal.vector.process import ProcessVectorEnv
+from shoal.testing.faults import FaultyEnv, TickEnv
+from shoal.vector.workers.process import ProcessVectorEnv
 
 KINDS = ("raise-step", "nan-obs", "nan-reward", "obs-longer", "reward-str", "done-none", "sys-exit")
 

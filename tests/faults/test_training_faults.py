@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shoal.core.errors import EnvFault, EnvRaised, NotFinite, TooManyRestarts, WorkerDied
 from shoal.learn.learner import Learner
 from shoal.learn.rollout import Rollout
-from shoal.train import train
-from shoal.vector.errors import EnvFault, EnvRaised, NotFinite, TooManyRestarts, WorkerDied
-from shoal.vector.faults import FaultyEnv, TickEnv
+from shoal.testing.faults import FaultyEnv, TickEnv
+from shoal.training import train
 
 EPOCHS, STEPS, N = 3, 16, 4
 

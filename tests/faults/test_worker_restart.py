@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoal.vector.faults import FaultyEnv, TickEnv
-from shoal.vector.process import ProcessVectorEnv
-from shoal.vector.seeding import episode_seed
+from shoal.core.seeds import episode_seed
+from shoal.testing.faults import FaultyEnv, TickEnv
+from shoal.vector.workers.process import ProcessVectorEnv
 
 
 def _factories(kind: str, bad: int, once: Path, count: int = 4, at_step: int = 3) -> list[Any]:

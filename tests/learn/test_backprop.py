@@ -8,8 +8,8 @@ from gymnasium import spaces
 from torch import nn
 
 from shoal.learn import backprop
-from shoal.learn.actions import action_kind, by_autograd, is_tall
-from shoal.learn.network import ActorCritic
+from shoal.learn.distributions import action_kind, by_autograd, is_tall
+from shoal.learn.networks import ActorCritic
 
 SPACES = {
     "discrete": spaces.Discrete(5),

@@ -24,7 +24,7 @@ import shoal
 from shoal.learn.makers import MAKERS, network_maker
 from shoal.runs import checkpoint
 from shoal.runs.checkpoint import CheckpointError
-from shoal.runs.store import Run
+from shoal.runs.folder import Run
 
 BOX = gym.spaces.Box(-1, 1, (3,), np.float32)
 
@@ -185,7 +185,7 @@ def test_a_tampered_checkpoint_is_not_resumed(tmp_path: Path, change: Callable[.
         shoal.train(resume=run, env=Plain, steps=128, stream=StringIO())
 
 
-PLACES = ["shoal.cli.__main__:main", "shoal.search.loop:Popen", "shoal.tasks.rides.network:taught_network",
+PLACES = ["shoal.cli.__main__:main", "shoal.search.loop:Popen", "shoal.rides.policies.network:taught_network",
           "os:system", "builtins:exec"]  # fmt: skip
 
 
@@ -201,7 +201,7 @@ def test_a_checkpoint_cannot_choose_what_is_called(tmp_path: Path) -> None:
         "    try:\n        shoal.load_policy(run)\n"
         "    except CheckpointError as error:\n        assert 'a network that shoal knows' in str(error), error\n"
         "    else:\n        sys.exit('loaded')\n"
-        "assert not {'shoal.cli.__main__', 'shoal.search.loop', 'shoal.tasks.rides.network'} & set(sys.modules)\n"
+        "assert not {'shoal.cli.__main__', 'shoal.search.loop', 'shoal.rides.policies.network'} & set(sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", script, *runs], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -7,9 +7,9 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from shoal.learn.actions import action_kind
+from shoal.learn.distributions import action_kind
 from shoal.learn.lean import acting_policy
-from shoal.learn.network import ActorCritic
+from shoal.learn.networks import ActorCritic
 
 SPACES = {"discrete": spaces.Discrete(5), "box": spaces.Box(-1, 1, (2,))}
 

@@ -16,8 +16,8 @@ from torch import nn
 
 import shoal
 from shoal.config import TrainConfig
+from shoal.core.errors import NotFinite
 from shoal.learn.learner import Learner
-from shoal.vector.errors import NotFinite
 from shoal.vector.make import make_vec
 from shoal.vector.serial import SerialVectorEnv
 

@@ -12,8 +12,8 @@ from torch import nn
 
 from shoal.config import PPOConfig
 from shoal.learn import ppo as module
-from shoal.learn.actions import action_kind
-from shoal.learn.network import ActorCritic
+from shoal.learn.distributions import action_kind
+from shoal.learn.networks import ActorCritic
 from shoal.learn.ppo import PPO, Batch, Diverged
 
 KINDS = {"discrete": spaces.Discrete(3), "box": spaces.Box(-1, 1, (2,)), "multi": spaces.MultiDiscrete([2, 3])}

@@ -14,7 +14,7 @@ BARS = {"Acrobot-v1": -100.0, "Pendulum-v1": -300.0, "MountainCarContinuous-v0":
 SHORT = {"Acrobot-v1": (100_000, -150.0), "Pendulum-v1": (100_000, -700.0), "MountainCarContinuous-v0": (200_000, 50.0)}
 
 
-def trained(task: str, root: Path, **options: object) -> shoal.train.Result:  # type: ignore[name-defined]
+def trained(task: str, root: Path, **options: object) -> shoal.training.Result:  # type: ignore[name-defined]
     return shoal.train(task, runs_dir=str(root), backend="serial", stream=io.StringIO(), **options)
 
 

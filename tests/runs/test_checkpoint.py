@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from shoal.runs import arrays, checkpoint, manifest
+from shoal.runs import checkpoint, manifest
+from shoal.runs import tensors as arrays
 from shoal.runs.checkpoint import CheckpointError, NoCheckpoint, load_latest, save
 from shoal.runs.disk import to_json
 

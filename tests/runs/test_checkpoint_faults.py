@@ -22,7 +22,8 @@ import numpy as np
 import pytest
 
 import shoal.runs
-from shoal.runs import arrays, manifest
+from shoal.runs import manifest
+from shoal.runs import tensors as arrays
 from shoal.runs.checkpoint import Checkpoint, CheckpointError, load_latest, save
 from shoal.runs.disk import to_json
 

@@ -12,7 +12,7 @@ import gymnasium as gym
 import pytest
 
 import shoal
-from shoal.runs.store import Run
+from shoal.runs.folder import Run
 
 TINY = {"num_envs": 2, "rollout_steps": 16, "backend": "serial", "hidden": (8,), "minibatch_size": 16}
 

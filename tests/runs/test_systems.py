@@ -48,7 +48,7 @@ for backend in ("process", "split"):
         make_vec("CartPole-v1", 2, backend=backend)
     except ValueError as error:
         found[backend] = str(error)
-from shoal.runs.store import Run
+from shoal.runs.folder import Run
 found["status"] = Run.open("serial", __import__("pathlib").Path(runs)).status
 print(json.dumps({**found, "said": said.getvalue()}))
 """

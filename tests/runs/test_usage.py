@@ -11,7 +11,7 @@ import pytest
 
 import shoal
 from shoal.runs import usage
-from shoal.vector.faults import TickEnv
+from shoal.testing.faults import TickEnv
 
 BURN_S = 0.004
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shoal.bandit.orders import check_ranks, kendall
-from shoal.search.cage2 import Cage2
+from shoal.cage2.workflows.domain import Cage2
+from shoal.cage2.workflows.orders import ORDERS, classes, kendall_matrix, name_of
+from shoal.search.bandit.orders import check_ranks, kendall
 from shoal.search.options import SearchConfig
-from shoal.tasks.cage2.workflow import ORDERS, classes, kendall_matrix, name_of
 
 
 def test_points_give_the_same_distances_as_the_task() -> None:

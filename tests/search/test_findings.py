@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from toy_domain import Toy, config
 
-from shoal.bandit.orders import all_ranks
-from shoal.search.cage2 import Cage2
+from shoal.cage2.workflows.domain import Cage2
+from shoal.search.bandit.orders import all_ranks
 from shoal.search.domain import Fresh, Pull
 from shoal.search.findings import group, sentence
 from shoal.search.folder import Record, Request

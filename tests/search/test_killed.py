@@ -15,8 +15,8 @@ import pytest
 from toy_domain import TOY, essence, pulls
 
 import shoal.search
+from shoal.runs.folder import Run
 from shoal.runs.lock import Lock
-from shoal.runs.store import Run
 
 SOURCE = str(Path(shoal.search.__file__).parents[2])
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from toy_domain import BEST, Toy, config, essence, pulls
 
-from shoal.bandit.orders import kendall
+from shoal.runs.folder import Run
 from shoal.runs.lock import Lock
-from shoal.runs.store import Run
+from shoal.search.bandit.orders import kendall
 from shoal.search.loop import search
 
 
@@ -26,7 +26,7 @@ def page() -> None:
 def no_page(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures take longer than all pulls of a toy together: only tests that look at them draw them."""
     if "page" not in request.fixturenames:
-        monkeypatch.setattr("shoal.search.report.write_page", lambda folder, *rest: folder.path / "report.html")
+        monkeypatch.setattr("shoal.search.sections.write_page", lambda folder, *rest: folder.path / "report.html")
 
 
 @pytest.mark.usefixtures("page")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shoal.bandit.orders import all_ranks, kendall
+from shoal.search.bandit.orders import all_ranks, kendall
 from shoal.search.replay import Table, Training, contest, replay
 
 POINTS = all_ranks(4)

@@ -109,7 +109,7 @@ def test_the_python_api_is_the_same_search(tmp_path: Path) -> None:
 
 def test_a_training_run_is_not_a_search(tmp_path: Path) -> None:
     """Resuming it as one is refused with the right command."""
-    from shoal.runs.store import Run
+    from shoal.runs.folder import Run
 
     with Run.create(tmp_path, "train", {"task": "CartPole-v1"}, "shoal train", "CartPole-v1"):
         pass

@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shoal.bandit.orders import all_ranks, kendall
+from shoal.compiled.vector import CompiledVectorEnv
+from shoal.environments import visiting
+from shoal.environments.visiting import CORNERS, ORDERS, REGION, SIZE, Visiting
 from shoal.runs import checkpoint
+from shoal.search.bandit.orders import all_ranks, kendall
 from shoal.search.domain import default_config
 from shoal.search.gridworld import Gridworld
 from shoal.search.options import SearchConfig
-from shoal.tasks import visiting
-from shoal.tasks.visiting import CORNERS, ORDERS, REGION, SIZE, Visiting
-from shoal.vector.compiled import CompiledVectorEnv
-from shoal.vector.contract import check_vector_env
+from shoal.testing.contract import check_vector_env
 
 UP, RIGHT, DOWN, LEFT = range(4)
 

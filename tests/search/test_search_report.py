@@ -12,7 +12,7 @@ from toy_domain import BEST, Toy, config
 from shoal.search.domain import Pull, Ranking
 from shoal.search.folder import Record, Request
 from shoal.search.loop import search
-from shoal.search.report import own_regret, write_again
+from shoal.search.sections import own_regret, write_again
 from shoal.search.summary import best_of, difference_of, posterior_of, summarise, verdict
 
 
@@ -71,7 +71,7 @@ def test_no_value_of_a_search_becomes_markup(tmp_path: Path, monkeypatch: pytest
     found = search(config(tmp_path, workflows=3))
     folder = Path(found.report).parent
     check_harmless(Path(found.report).read_text())
-    monkeypatch.setattr("shoal.search.report.svg_of", lambda figure: "<svg ></svg>")  # a second each
+    monkeypatch.setattr("shoal.search.sections.svg_of", lambda figure: "<svg ></svg>")  # a second each
     pull = sorted(folder.glob("pulls/*/pull.json"))[0]
     written = 0
     for bad in spoiled(json.loads(pull.read_text())):
@@ -157,7 +157,7 @@ def _without_ids(page: str) -> str:
 @pytest.mark.parametrize("items", [24, 120])
 def test_posterior_figure_shows_every_item_best_first(items: int) -> None:
     """One tick per item, sorted by posterior mean, and a mark at the next pick."""
-    from shoal.figures.posterior import posterior_figure
+    from shoal.search.figures import posterior_figure
 
     mean = np.arange(items, dtype=float)
     figure = posterior_figure(
@@ -177,7 +177,7 @@ def test_regret_figure_has_a_band_for_each_strategy() -> None:
     """And the search's own curve."""
     from matplotlib.figure import Figure
 
-    from shoal.figures.posterior import draw_regret
+    from shoal.search.figures import draw_regret
 
     axis = Figure().subplots()
     draw_regret(axis, {"ucb": np.ones((5, 4)), "random": 2 * np.ones((5, 4))}, [3.0, 2.0, 1.0, 0.0])

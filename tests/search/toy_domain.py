@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from shoal.bandit.orders import all_ranks, kendall
-from shoal.runs.store import Run
+from shoal.runs.folder import Run
+from shoal.search.bandit.orders import all_ranks, kendall
 from shoal.search.domain import Pull, Ranking, Say
 from shoal.search.folder import Record, SearchFolder
 from shoal.search.options import SearchConfig

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.vector.errors import EnvFault
-from shoal.vector.faults import TickEnv
+from shoal.core.errors import EnvFault
+from shoal.testing.faults import TickEnv
 from shoal.vector.make import make_vec
 
 

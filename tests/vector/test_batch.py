@@ -18,14 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shoal
+from shoal.core.errors import EnvRaised, TooManyRestarts
+from shoal.core.seeds import episode_seed
+from shoal.testing.faults import FaultyEnv, TickEnv
+from shoal.vector.adapt import Stepper
 from shoal.vector.batch import cut
-from shoal.vector.errors import EnvRaised, TooManyRestarts
-from shoal.vector.faults import FaultyEnv, TickEnv
 from shoal.vector.make import make_vec
-from shoal.vector.process import ProcessVectorEnv
-from shoal.vector.seeding import episode_seed
 from shoal.vector.serial import SerialVectorEnv
-from shoal.vector.stepping import Stepper
+from shoal.vector.workers.process import ProcessVectorEnv
 
 
 @settings(deadline=None)

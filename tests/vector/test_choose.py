@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from shoal.core.errors import EnvRaised
+from shoal.testing.faults import FaultyEnv, TickEnv
 from shoal.vector import choose as module
 from shoal.vector.choose import choose, step_cost_s
-from shoal.vector.errors import EnvRaised
-from shoal.vector.faults import FaultyEnv, TickEnv
 from shoal.vector.make import make_vec
-from shoal.vector.process import ProcessVectorEnv
 from shoal.vector.serial import SerialVectorEnv
+from shoal.vector.workers.process import ProcessVectorEnv
 
 
 class Slow(TickEnv):

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
-from shoal.vector.block import Block, SharedMemory
+from shoal.core.errors import DtypeError, EnvRaised, NotFinite, ShapeError, TooManyRestarts
+from shoal.core.seeds import episode_seed
+from shoal.testing.faults import FaultyEnv, TickEnv
 from shoal.vector.chunk import Chunk, close_all, strip
-from shoal.vector.errors import DtypeError, EnvRaised, NotFinite, ShapeError, TooManyRestarts
-from shoal.vector.faults import FaultyEnv, TickEnv
-from shoal.vector.seeding import episode_seed
+from shoal.vector.memory import Block, SharedMemory
 
 
 def _chunk(*factories: Any, seeds: list[int] | None = None, **options: Any) -> Chunk:

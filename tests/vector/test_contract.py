@@ -12,11 +12,11 @@ import pytest
 from drill import Drill, Uneven
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrapper
 
-from shoal.vector.contract import ContractBroken, check_vector_env
+from shoal.testing.contract import ContractBroken, check_vector_env
 from shoal.vector.make import make_vec
-from shoal.vector.process import ProcessVectorEnv
 from shoal.vector.serial import SerialVectorEnv
-from shoal.vector.split import SplitVectorEnv
+from shoal.vector.workers.process import ProcessVectorEnv
+from shoal.vector.workers.split import SplitVectorEnv
 
 N = 5
 

@@ -13,12 +13,12 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from shoal.testing.faults import FaultyEnv, TickEnv
 from shoal.vector import batch
-from shoal.vector.block import Block
-from shoal.vector.faults import FaultyEnv, TickEnv
-from shoal.vector.process import ProcessVectorEnv
+from shoal.vector.memory import Block
 from shoal.vector.serial import SerialVectorEnv
-from shoal.vector.split import SplitVectorEnv
+from shoal.vector.workers.process import ProcessVectorEnv
+from shoal.vector.workers.split import SplitVectorEnv
 
 N, STEPS = 5, 60
 MAKERS: dict[str, Callable[..., Any]] = {

@@ -17,9 +17,9 @@ from gymnasium.utils.env_checker import data_equivalence
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import vector as wrappers
 
-from shoal.tasks.cartpole import CartPole
-from shoal.vector.errors import EnvRaised
-from shoal.vector.faults import FaultyEnv, TickEnv
+from shoal.core.errors import EnvRaised
+from shoal.environments.cartpole import CartPole
+from shoal.testing.faults import FaultyEnv, TickEnv
 from shoal.vector.make import make_vec
 
 BACKENDS = {

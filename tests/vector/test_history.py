@@ -11,10 +11,10 @@ from drill import Drill
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shoal.testing.faults import FaultyEnv, TickEnv
 from shoal.vector import history
-from shoal.vector.faults import FaultyEnv, TickEnv
-from shoal.vector.process import ProcessVectorEnv
 from shoal.vector.serial import SerialVectorEnv
+from shoal.vector.workers.process import ProcessVectorEnv
 
 BATCHES: dict[str, Any] = {
     "serial": SerialVectorEnv,

@@ -12,11 +12,11 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from shoal.vector.compiled import CompiledVectorEnv
-from shoal.vector.faults import TickEnv
+from shoal.compiled.vector import CompiledVectorEnv
+from shoal.testing.faults import TickEnv
 from shoal.vector.make import make_vec
-from shoal.vector.process import ProcessVectorEnv
 from shoal.vector.serial import SerialVectorEnv
+from shoal.vector.workers.process import ProcessVectorEnv
 
 
 @pytest.mark.parametrize(("backend", "kind"), [("serial", SerialVectorEnv), ("process", ProcessVectorEnv)])
@@ -43,7 +43,7 @@ def test_by_factory_list_and_kwargs() -> None:
 def test_compiled_by_id_and_by_class() -> None:
     """A compiled environment is recognised by id, by class and by object; `auto` takes it as compiled."""
     import shoal  # noqa: F401  (registers the ids)
-    from shoal.tasks.cartpole import CartPole
+    from shoal.environments.cartpole import CartPole
 
     for env in ("shoal/CartPole-v1", CartPole, CartPole()):
         said: list[str] = []
@@ -110,7 +110,7 @@ def test_an_id_registered_in_the_script_reaches_the_workers(method: str, entry_p
     path.write_text(
         textwrap.dedent(f"""
         import gymnasium as gym
-        from shoal.vector.faults import TickEnv
+        from shoal.testing.faults import TickEnv
         from shoal.vector.make import make_vec
 
         class Mine(TickEnv):

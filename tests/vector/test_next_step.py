@@ -15,10 +15,10 @@ from drill import Drill
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import shoal
+from shoal.environments.cartpole import CartPole
 from shoal.runs import checkpoint
-from shoal.tasks.cartpole import CartPole
-from shoal.vector.contract import check_vector_env
-from shoal.vector.faults import FaultyEnv, TickEnv
+from shoal.testing.contract import check_vector_env
+from shoal.testing.faults import FaultyEnv, TickEnv
 from shoal.vector.make import make_vec
 
 OPTIONS: dict[str, dict[str, Any]] = {

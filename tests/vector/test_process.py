@@ -19,11 +19,11 @@ import numpy as np
 import pytest
 from drill import Uneven
 
-from shoal.vector.errors import EnvRaised, EnvTimeout, WorkerDied
-from shoal.vector.faults import FaultyEnv, TickEnv
-from shoal.vector.launch import safe_start_method
-from shoal.vector.process import ProcessVectorEnv
+from shoal.core.errors import EnvRaised, EnvTimeout, WorkerDied
+from shoal.testing.faults import FaultyEnv, TickEnv
 from shoal.vector.serial import SerialVectorEnv
+from shoal.vector.workers.launch import safe_start_method
+from shoal.vector.workers.process import ProcessVectorEnv
 
 METHODS = ("spawn", "fork", "forkserver")
 
@@ -53,7 +53,7 @@ def test_start_is_quick_and_small_and_free_of_torch(method: str, tmp_path: Path)
         import sys, time
         import torch
         import gymnasium as gym
-        from shoal.vector.process import ProcessVectorEnv
+        from shoal.vector.workers.process import ProcessVectorEnv
 
         class Mine(gym.Wrapper):
             def modules(self):
@@ -94,8 +94,8 @@ def test_interpreter_exit_without_close(tmp_path: Path) -> None:
         tmp_path,
         """
         import numpy as np
-        from shoal.vector.faults import FaultyEnv, TickEnv
-        from shoal.vector.process import ProcessVectorEnv
+        from shoal.testing.faults import FaultyEnv, TickEnv
+        from shoal.vector.workers.process import ProcessVectorEnv
         envs = ProcessVectorEnv([TickEnv, lambda: FaultyEnv("hang-ignoring-sigterm", at_step=1)], workers=2)
         envs.reset(seed=0)
         envs.send(0, np.zeros(2, int))

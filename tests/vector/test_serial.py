@@ -9,8 +9,8 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from shoal.vector.errors import EnvRaised
-from shoal.vector.faults import FaultyEnv, TickEnv
+from shoal.core.errors import EnvRaised
+from shoal.testing.faults import FaultyEnv, TickEnv
 from shoal.vector.make import make_vec
 from shoal.vector.serial import SerialVectorEnv
 

@@ -13,13 +13,13 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from shoal.vector import lookout
-from shoal.vector.errors import EnvRaised
-from shoal.vector.faults import FaultyEnv, TickEnv
-from shoal.vector.lookout import Lookout
+from shoal.core.errors import EnvRaised
+from shoal.testing.faults import FaultyEnv, TickEnv
 from shoal.vector.make import make_vec
 from shoal.vector.serial import SerialVectorEnv
-from shoal.vector.split import SplitVectorEnv
+from shoal.vector.workers import spin as lookout
+from shoal.vector.workers.spin import Lookout
+from shoal.vector.workers.split import SplitVectorEnv
 
 
 class Where(TickEnv):

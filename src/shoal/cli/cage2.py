@@ -1,4 +1,4 @@
-"""`shoal cage2 ...`: the commands of one task. What they compute is in shoal.tasks.cage2.commands."""
+"""`shoal cage2 ...`: the commands of one task. What they compute is in shoal.cage2.commands."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def replay(args: list[str], as_json: bool) -> int:
     if not args or args[0] in ("-h", "--help"):
         print(USAGE.splitlines()[0], file=sys.stdout if "--help" in args else sys.stderr)
         return 0 if "--help" in args else 2
-    from shoal.tasks.cage2 import commands
+    from shoal.cage2 import commands
 
     rules, files = take(args, "--rules")
     report = commands.replay(files, rules or "present")
@@ -69,7 +69,7 @@ class PlayArgs:
 def play(args: list[str], as_json: bool) -> int:
     """Print an episode; with --picture draw it too."""
     given = parse(PlayArgs, named(args, "--defender"), "shoal cage2 play DEFENDER")
-    from shoal.tasks.cage2 import commands
+    from shoal.cage2 import commands
 
     if given.picture is not None:
         _check_picture(given)
@@ -78,7 +78,7 @@ def play(args: list[str], as_json: bool) -> int:
     chosen |= {"simulator": given.simulator, "rules": given.rules}
     episode = commands.play(act, **chosen, **options)
     if given.picture is not None:
-        from shoal.figures.episode import episode_figure
+        from shoal.cage2.figures import episode_figure
 
         episode_figure(episode["picture"]).savefig(Path(given.picture), dpi=150)
     if as_json:
@@ -114,8 +114,8 @@ class ScoreArgs:
 def score(args: list[str], as_json: bool) -> int:
     """Print the nine cells and the sum."""
     given = parse(ScoreArgs, named(args, "--defender"), "shoal cage2 score DEFENDER")
-    from shoal.tasks.cage2 import commands
-    from shoal.tasks.cage2.contest import DEFENDERS
+    from shoal.cage2 import commands
+    from shoal.cage2.defenders.play import DEFENDERS
 
     if given.defender not in DEFENDERS:
         raise ValueError(_not_scripted(given.defender, given.runs_dir, DEFENDERS))
@@ -127,7 +127,7 @@ def score(args: list[str], as_json: bool) -> int:
 
 def leaderboard_lines(name: str, result: dict[str, Any]) -> list[str]:
     """The challenge's table for people."""
-    from shoal.tasks.cage2.commands import lines
+    from shoal.cage2.commands import lines
 
     return lines(name, result)
 
@@ -138,7 +138,7 @@ def say(text: str) -> None:
 
 
 def _not_scripted(name: str, runs_dir: str, known: Sequence[str]) -> str:
-    from shoal.runs.store import Run
+    from shoal.runs.folder import Run
 
     try:
         run = Run.open(name, Path(runs_dir))
@@ -156,10 +156,10 @@ def _check_picture(given: PlayArgs) -> None:
 
 
 def _defender(name: str, runs_dir: str) -> tuple[Any, dict[str, str]]:
-    from shoal.tasks.cage2.contest import DEFENDERS
+    from shoal.cage2.defenders.play import DEFENDERS
 
     if name in DEFENDERS:
         return name, {}
-    from shoal.defender import cage2_policy
+    from shoal.cage2.defender import cage2_policy
 
     return cage2_policy(name, runs_dir)

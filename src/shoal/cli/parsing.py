@@ -14,8 +14,8 @@ from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from typing import Any, Literal, TypeVar
 
-from shoal import spelling
 from shoal.cli.help import page
+from shoal.core import spelling
 
 ALIASES = {"--" + name.replace("_", "-"): "--" + own.replace("_", "-") for name, own in spelling.ALIASES.items()}
 ALIASES |= {"--imports": "--import", "--wrappers": "--wrapper"}  # as --help spells them

@@ -1,4 +1,4 @@
-"""`shoal rides ...`: the commands of one task. What they compute is in shoal.tasks.rides."""
+"""`shoal rides ...`: the commands of one task. What they compute is in shoal.rides."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def city(args: list[str], as_json: bool) -> int:
     given = parse(CityArgs, args, "shoal rides city")
     from matplotlib.figure import Figure
 
-    from shoal.figures.rides_map import draw_city
-    from shoal.tasks.rides.options import RidesOptions
-    from shoal.tasks.rides.world import make_world
+    from shoal.rides.figures.map import draw_city
+    from shoal.rides.options import RidesOptions
+    from shoal.rides.world.world import make_world
 
     drawn = make_world(RidesOptions(city=given.city, zones=given.zones)).city
     figure = Figure(figsize=(9, 8), layout="constrained")
@@ -105,11 +105,11 @@ def day(args: list[str], as_json: bool) -> int:
     given = parse(DayArgs, args, "shoal rides day")
     from matplotlib.figure import Figure
 
-    from shoal.figures.rides_map import draw_day
-    from shoal.tasks.rides.files import write_day
-    from shoal.tasks.rides.options import RidesOptions
-    from shoal.tasks.rides.view import day_rows
-    from shoal.tasks.rides.world import make_world
+    from shoal.rides.desk.text import day_rows
+    from shoal.rides.figures.map import draw_day
+    from shoal.rides.options import RidesOptions
+    from shoal.rides.world.files import write_day
+    from shoal.rides.world.world import make_world
 
     names = ("customers", "city", "zones", "riders", "trips", "population", "population_seed")
     world = make_world(RidesOptions(**{name: getattr(given, name) for name in names}))
@@ -183,9 +183,9 @@ def offer(args: list[str], as_json: bool) -> int:
     given = parse(OfferArgs, named(args, "--run"), "shoal rides offer RUN")
     if bool(given.request) == (given.row is not None):
         raise ValueError("expected the call as --request or as --row of --day, one of the two")
-    from shoal.negotiator import Negotiator
-    from shoal.tasks.rides.calls import find_call
-    from shoal.tasks.rides.offer_view import offer_data, offer_lines
+    from shoal.rides.desk.calls import find_call
+    from shoal.rides.desk.view import offer_data, offer_lines
+    from shoal.rides.policies.learned import Negotiator
 
     agent = Negotiator(given.run, runs_dir=given.runs_dir)
     desk = agent.desk()
@@ -195,7 +195,7 @@ def offer(args: list[str], as_json: bool) -> int:
     found = agent.offer(booked, *call)
     data = offer_data(desk.world, booked, call, found) | {"answer_ms": 1000 * (time.perf_counter() - begin_s)}
     if given.picture:
-        from shoal.figures.rides_day import routes_figure
+        from shoal.rides.figures.day import routes_figure
 
         _save(routes_figure(desk.world.city, data["pictures"], ring="this call"), given.picture)
     del data["pictures"]

@@ -1,4 +1,4 @@
-"""`shoal evaluate` for rides: runs and baselines on the same held-out days. The work is in shoal.rides_report."""
+"""`shoal evaluate` for rides: runs and baselines on the same held-out days (shoal.rides.contest.report)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def is_rides(args: list[str]) -> bool:
     run = (args[0] if args and not args[0].startswith("-") else None) or take(args, "--run")[0]
     if run is None or run == "rides":
         return run == "rides"
-    from shoal.runs.store import Run
+    from shoal.runs.folder import Run
 
     root, _ = take(args, "--runs-dir")
     try:
@@ -76,7 +76,7 @@ def evaluate(args: list[str], as_json: bool) -> int:
         return _evaluate_policies(args, as_json)
     given = parse(RunContestArgs, args, "shoal evaluate RUN [RUN...]")
     from shoal.report import write_report
-    from shoal.rides_report import evaluate_runs
+    from shoal.rides.contest.report import evaluate_runs
 
     results, folders = evaluate_runs(
         runs, **_settings(given), policies=given.policy, runs_dir=given.runs_dir, futures=given.futures
@@ -87,8 +87,8 @@ def evaluate(args: list[str], as_json: bool) -> int:
 
 
 def _evaluate_policies(args: list[str], as_json: bool) -> int:
-    from shoal.rides_report import evaluate_policies
-    from shoal.tasks.rides.options import RidesOptions
+    from shoal.rides.contest.report import evaluate_policies
+    from shoal.rides.options import RidesOptions
 
     kinds = [("contest", ContestArgs), ("world", RidesOptions)]
     Both = dataclasses.make_dataclass("Both", kinds, frozen=True, namespace={"__doc__": ContestArgs.__doc__})
@@ -104,7 +104,7 @@ def _evaluate_policies(args: list[str], as_json: bool) -> int:
 
 
 def _settings(given: ContestArgs) -> dict[str, Any]:
-    from shoal.vector.launch import usable_cores
+    from shoal.core.machine import usable_cores
 
     if given.days < 1 or given.reference_iterations < 1 or given.reference_seeds < 1:
         raise ValueError(
@@ -123,7 +123,7 @@ def _settings(given: ContestArgs) -> dict[str, Any]:
 
 
 def _show(results: dict[str, Any], as_json: bool, last: list[str]) -> None:
-    from shoal.tasks.rides.commands import table_lines
+    from shoal.rides.commands import table_lines
 
     if as_json:
         print(json.dumps(results, allow_nan=False))

@@ -13,7 +13,7 @@ from typing import Any
 from shoal.cli.errors import fail
 from shoal.cli.parsing import parse
 from shoal.runs.disk import size_of
-from shoal.runs.store import Run, runs_in
+from shoal.runs.folder import Run, runs_in
 from shoal.runs.words import figure
 
 ABOUT = """List the runs, newest first: name, task, status, steps, mean return of the last 100 episodes.

@@ -13,7 +13,7 @@ from typing import Any
 
 from shoal.cli.errors import fail
 from shoal.cli.parsing import BUDGETS, find_here, gives_budget, named, parse, switch, take, take_all
-from shoal.runs.store import shown_path
+from shoal.runs.folder import shown_path
 from shoal.runs.words import wrapped
 
 _ABOUT = """Train PPO on many environments at once; everything is kept in a run folder.
@@ -91,7 +91,7 @@ def _new(args: list[str], imports: list[str]) -> Any:
     )
     if sys.stderr.isatty():
         print(f"shoal trains {config.task} ...", file=sys.stderr, flush=True)  # torch takes seconds to load
-    from shoal.train import train as run
+    from shoal.training import train as run
 
     return run(config=config, imports=imports, command=_command())
 
@@ -131,7 +131,7 @@ def _flags(options: type[Any]) -> str:
 
 def _resumed(resume: str, args: list[str], reshard: bool, imports: list[str]) -> Any:
     from shoal.config import TrainConfig, from_dict
-    from shoal.runs.store import Run
+    from shoal.runs.folder import Run
     from shoal.tasks.presets import without_budget
 
     find_here(imports)
@@ -141,7 +141,7 @@ def _resumed(resume: str, args: list[str], reshard: bool, imports: list[str]) ->
     config = without_budget(before) if gives_budget(args) else before
     config = parse(TrainConfig, args, "shoal train --resume RUN", config, about=_ABOUT, extra=_EXTRA)
     _refuse_less(run, before.run, config.run)
-    from shoal.train import train as go_on
+    from shoal.training import train as go_on
 
     return go_on(resume=run.path, config=config, reshard=reshard, imports=imports, command=_command())
 
@@ -152,7 +152,7 @@ def _command() -> str:
 
 def next_commands(run: str, shown: str | None = None) -> list[str]:
     """The commands that score a run as others score theirs, the quickest first."""
-    from shoal.runs.store import Run
+    from shoal.runs.folder import Run
     from shoal.tasks import evaluations
 
     imports = _import_flags(run)
@@ -165,7 +165,7 @@ def next_commands(run: str, shown: str | None = None) -> list[str]:
 def _import_flags(run: str) -> str:
     """What must be said again, since shoal imports nothing that only a run folder names."""
     from shoal.config import from_dict
-    from shoal.runs.store import Run
+    from shoal.runs.folder import Run
     from shoal.vector.foreign import import_flags, modules_of
 
     config = from_dict(Run.open(run, Path(".")).config)

@@ -1,0 +1,1 @@
+"""PPO: acting, estimating, updating, and what is saved of it."""

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from shoal.learn.network import ActorCritic, Trunk
+from shoal.learn.networks import ActorCritic, Trunk
 
 _NARROW = 32  # columns under which a product of matrices is faster the other way round
 

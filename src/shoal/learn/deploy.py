@@ -13,16 +13,16 @@ from gymnasium import spaces
 from torch import nn
 
 from shoal.config import TrainConfig, from_dict
-from shoal.learn.agent import Agent
-from shoal.learn.features import check_masks
+from shoal.core.arrays import Array, conform
+from shoal.core.errors import NotFinite, ShapeError
+from shoal.core.seeds import SCHEME
+from shoal.core.spaces import space_from_data
+from shoal.learn.encoders import check_masks
+from shoal.learn.policy import Agent
 from shoal.learn.weights import load_weights
 from shoal.runs import checkpoint
 from shoal.runs.checkpoint import Checkpoint, CheckpointError
-from shoal.runs.store import Run
-from shoal.vector.errors import NotFinite, ShapeError
-from shoal.vector.layout import Array, conform
-from shoal.vector.seeding import SCHEME
-from shoal.vector.space_data import space_from_data
+from shoal.runs.folder import Run
 
 
 class DeployedPolicy:

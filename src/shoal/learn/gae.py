@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.vector.layout import Array
+from shoal.core.arrays import Array
 
 
 def next_values(values: Array, terminated: Array, truncated: Array, final_values: Array) -> Array:

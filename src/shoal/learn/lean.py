@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shoal.learn.network import ActorCritic
+from shoal.learn.networks import ActorCritic
 
 _MOST = 2**18  # multiply-adds of a layer; above it OpenBLAS would wake threads, and torch is as fast
 

@@ -15,18 +15,18 @@ from gymnasium.vector import VectorEnv
 from torch import nn
 
 from shoal.config import TrainConfig
-from shoal.learn.agent import Agent, check_device
+from shoal.core.arrays import Array
+from shoal.core.errors import NotFinite, OutOfRange
+from shoal.core.protocols import parts_of
+from shoal.core.seeds import SCHEME, Stream, sequence
+from shoal.core.spaces import space_from_data, space_to_data
 from shoal.learn.gae import gae, next_values
 from shoal.learn.normalise import RewardScale
+from shoal.learn.policy import Agent, check_device
 from shoal.learn.ppo import PPO, Batch
 from shoal.learn.rollout import Collector, EpisodeTracker, Rollout
 from shoal.learn.weights import load_weights, weights_of
-from shoal.vector.errors import NotFinite, OutOfRange
-from shoal.vector.layout import Array
-from shoal.vector.protocols import parts_of
-from shoal.vector.seeding import SCHEME, Stream, sequence
-from shoal.vector.space_data import space_from_data, space_to_data
-from shoal.vector.stepping import Stepper
+from shoal.vector.adapt import Stepper
 
 
 class Learner:

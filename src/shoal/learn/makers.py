@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-MAKERS = {"rides": "shoal.tasks.rides.network:make_network"}  # name -> module:function, imported when it is needed
+MAKERS = {"rides": "shoal.rides.policies.network:make_network"}  # name -> module:function, imported when it is needed
 _ALIASES = {"shoal.tasks.rides.network:make_network": "rides"}  # what checkpoints said before networks had names
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from shoal.core.arrays import Array
 from shoal.runs.manifest import CheckpointError
-from shoal.vector.layout import Array
 
 NO_SPREAD = 1e-20  # of the mean square: what rounding leaves of equal numbers, whatever their unit
 

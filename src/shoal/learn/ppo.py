@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from shoal.config import PPOConfig, ScheduleName, chosen
-from shoal.learn.actions import ActionKind
+from shoal.core.arrays import Array
 from shoal.learn.backprop import way_of
-from shoal.vector.layout import Array
+from shoal.learn.distributions import ActionKind
 
 MAX_LOG_RATIO = 20.0  # exp(20) is finite in float32 and far outside any clip range
 MAX_SKIPPED_IN_A_ROW = 10

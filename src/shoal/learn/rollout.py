@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shoal.learn.actions import ActionKind
-from shoal.learn.features import Features, check_masks
-from shoal.vector.layout import Array
-from shoal.vector.protocols import parts_of
-from shoal.vector.stepping import Outcome, Stepper
+from shoal.core.arrays import Array
+from shoal.core.protocols import parts_of
+from shoal.learn.distributions import ActionKind
+from shoal.learn.encoders import Features, check_masks
+from shoal.vector.adapt import Outcome, Stepper
 
 Act = Callable[[list[Tensor], Tensor], tuple[Tensor, Tensor]]  # (observation leaves, noise) -> (params, actions)
 

@@ -14,14 +14,14 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from shoal.config import PPOConfig, TrainConfig, chosen
-from shoal.learn.actions import action_kind
-from shoal.learn.agent import chunk_rows
-from shoal.learn.features import MASK_KEY, Features
+from shoal.core.arrays import Layout
+from shoal.core.machine import control_groups, usable_cores
+from shoal.core.protocols import parts_of
+from shoal.learn.distributions import action_kind
+from shoal.learn.encoders import MASK_KEY, Features
+from shoal.learn.policy import chunk_rows
 from shoal.learn.rollout import Rollout
 from shoal.runs.provenance import memory_bytes
-from shoal.vector.launch import control_groups, usable_cores
-from shoal.vector.layout import Layout
-from shoal.vector.protocols import parts_of
 
 _OVERHEAD_S = 250e-6  # of one batch step beside the environments: acting and handing over
 _PICTURE = 1000  # numbers of an observation with height and width: fewer are a board or a table

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from shoal.core.arrays import Array
 from shoal.runs.manifest import CheckpointError
-from shoal.vector.layout import Array
 
 
 def weights_of(network: nn.Module) -> dict[str, Array]:

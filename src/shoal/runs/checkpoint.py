@@ -26,7 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from shoal.runs import arrays, manifest
+from shoal.runs import manifest
+from shoal.runs import tensors as arrays
 from shoal.runs.disk import (
     TEMPORARY,
     fault_point,

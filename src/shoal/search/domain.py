@@ -10,13 +10,13 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from shoal.bandit.orders import check_ranks
+from shoal.core.arrays import Array
+from shoal.search.bandit.orders import check_ranks
 from shoal.search.options import SearchConfig
-from shoal.vector.layout import Array
 
 Say = Callable[[str], None]
 
-DOMAINS = {"cage2": "shoal.search.cage2:Cage2", "gridworld": "shoal.search.gridworld:Gridworld"}
+DOMAINS = {"cage2": "shoal.cage2.workflows.domain:Cage2", "gridworld": "shoal.search.gridworld:Gridworld"}
 
 
 @dataclass(frozen=True)

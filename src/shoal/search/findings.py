@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from shoal.core.arrays import Array
 from shoal.search.folder import Record
-from shoal.vector.layout import Array
 
 MOST_NAMED = 2  # precedences that a sentence can bear
 ENOUGH = 8  # orders pulled, from which on hardly any of the 12 precedences of four things splits them by chance

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from shoal.runs.disk import from_json, replace_atomically, sync_folder, to_json
+from shoal.runs.folder import Run
 from shoal.runs.lock import Lock, Locked
-from shoal.runs.store import Run
 from shoal.search.domain import Fresh, Pull, Ranking
 from shoal.search.options import SearchConfig, config_from
 

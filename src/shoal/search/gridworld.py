@@ -10,19 +10,19 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from shoal.bandit.orders import all_ranks
+from shoal.compiled.vector import CompiledVectorEnv
 from shoal.config import TrainConfig
-from shoal.learn.agent import Agent
+from shoal.core.arrays import Array
+from shoal.core.seeds import Stream, sequence
+from shoal.environments import visiting
+from shoal.environments.visiting import Visiting
 from shoal.learn.learner import Learner
+from shoal.learn.policy import Agent
 from shoal.learn.weights import load_weights, weights_of
 from shoal.runs import checkpoint
+from shoal.search.bandit.orders import all_ranks
 from shoal.search.domain import Fresh, Pull, Ranking, Say
 from shoal.search.options import SearchConfig
-from shoal.tasks import visiting
-from shoal.tasks.visiting import Visiting
-from shoal.vector.compiled import CompiledVectorEnv
-from shoal.vector.layout import Array
-from shoal.vector.seeding import Stream, sequence
 
 EPISODES = 200  # of a verdict, and of each check on the way
 CHECK_EVERY = 5  # updates
@@ -150,7 +150,7 @@ class Gridworld:
 
     def episode(self, item: int, weights: Path) -> tuple[str, Any]:
         """The way of one episode over the grid."""
-        from shoal.figures.posterior import way_figure
+        from shoal.search.figures import way_figure
 
         envs = CompiledVectorEnv(Visiting(item, self.hidden, self.slip), 1, stream=Stream.EVALUATE)
         agent = Agent(envs.single_observation_space, envs.single_action_space, _train_config(self.config, 0).ppo)

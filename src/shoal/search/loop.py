@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from shoal.bandit import strategies
-from shoal.bandit.orders import kendall
 from shoal.runs.disk import replace_atomically, to_json
 from shoal.runs.usage import Clock
 from shoal.search import worker
+from shoal.search.bandit import strategies
+from shoal.search.bandit.orders import kendall
 from shoal.search.domain import Domain, Ranking, Say, complete_options, default_config, make_domain, pull_seed
 from shoal.search.folder import LOG, RANKING, UNIVERSAL, Record, Request, SearchFolder
 from shoal.search.options import SearchConfig, check_resumed
@@ -59,7 +59,7 @@ def search(
             records, ranking, domain = _go_on(folder, say)
             records = _score_best(folder, domain, records, say)
             summary = summarise(domain, folder.config, records, ranking)
-            from shoal.search.report import write_page
+            from shoal.search.sections import write_page
 
             page = write_page(folder, domain, records, ranking, summary)
             folder.run.set_status("finished", f"{len(records)} pulls")

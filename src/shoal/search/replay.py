@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.bandit import strategies
-from shoal.bandit.strategies import Told, ranking
-from shoal.vector.layout import Array
+from shoal.core.arrays import Array
+from shoal.search.bandit import strategies
+from shoal.search.bandit.strategies import Told, ranking
 
 
 @dataclass(frozen=True)

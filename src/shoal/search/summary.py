@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from shoal.bandit.differences import Difference, repeated_pulls, single_pulls
-from shoal.bandit.effects import precedence
-from shoal.bandit.gp import FiniteGP, Posterior
-from shoal.bandit.ucb import UCB
+from shoal.core.arrays import Array
+from shoal.search.bandit.differences import Difference, repeated_pulls, single_pulls
+from shoal.search.bandit.effects import precedence
+from shoal.search.bandit.gp import FiniteGP, Posterior
+from shoal.search.bandit.ucb import UCB
 from shoal.search.domain import Domain, Ranking
 from shoal.search.findings import p_value, percent, sentence
 from shoal.search.folder import Record
 from shoal.search.options import SearchConfig
-from shoal.vector.layout import Array
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO
 
-from shoal.runs.store import Run
+from shoal.runs.folder import Run
 from shoal.runs.usage import Clock
 from shoal.search.domain import Domain, Say, make_domain
 from shoal.search.folder import LOG, Record, Request, SearchFolder, claim

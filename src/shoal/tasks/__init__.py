@@ -30,9 +30,9 @@ TASKS = {
         Task(
             "rides",
             "negotiate time windows with riders of a dial-a-ride service",
-            make="shoal.tasks.rides.options:environment",
-            options="shoal.tasks.rides.options:RidesOptions",
-            settings="shoal.tasks.rides.options:settings",
+            make="shoal.rides.options:environment",
+            options="shoal.rides.options:RidesOptions",
+            settings="shoal.rides.options:settings",
             evaluations=(
                 ("--days 60 --reference-iterations 200 --reference-seeds 1", "a first look, some minutes"),
                 ("--days 900", "a verdict: an hour and more"),
@@ -41,9 +41,9 @@ TASKS = {
         Task(
             "cage2",
             "defend a network: CybORG's CAGE Challenge 2, compiled and exact",
-            make="shoal.tasks.cage2.options:environment",
-            options="shoal.tasks.cage2.options:Cage2Options",
-            settings="shoal.tasks.cage2.options:settings",
+            make="shoal.cage2.options:environment",
+            options="shoal.cage2.options:Cage2Options",
+            settings="shoal.cage2.options:settings",
             evaluations=(("--leaderboard", ""),),
         ),
         Task("CartPole-v1", "balance a pole; solved at a mean return of 475"),

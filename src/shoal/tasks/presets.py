@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from shoal.config import TrainConfig, chosen
-from shoal.spelling import unaliased
+from shoal.core.spelling import unaliased
 from shoal.tasks import options_class, options_to_kwargs, settings
 
 # For environments without a preset; what each learns: docs and benchmarks/ppo/default_learning.py.

@@ -9,15 +9,15 @@ import importlib
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from shoal.vector.compiled import CompiledEnv, CompiledVectorEnv
-    from shoal.vector.seeding import Stream
-    from shoal.vector.single import CompiledSingleEnv
+    from shoal.compiled.single import CompiledSingleEnv
+    from shoal.compiled.vector import CompiledEnv, CompiledVectorEnv
+    from shoal.core.seeds import Stream
 
 # id -> class, or a function that makes one; a new compiled environment is one row
 COMPILED = {
-    "shoal/CartPole-v1": "shoal.tasks.cartpole:CartPole",
-    "shoal/GridWorld-v0": "shoal.tasks.gridworld:GridWorld",
-    "shoal/Cage2-v0": "shoal.tasks.cage2.env:make",
+    "shoal/CartPole-v1": "shoal.environments.cartpole:CartPole",
+    "shoal/GridWorld-v0": "shoal.environments.gridworld:GridWorld",
+    "shoal/Cage2-v0": "shoal.cage2.simulator.env:make",
 }
 
 
@@ -37,8 +37,8 @@ def register() -> None:
     if "shoal/Rides-v0" not in gym.registry:  # batched by nature: no scalar function to compile
         gym.register(
             "shoal/Rides-v0",
-            entry_point="shoal.tasks.rides.single:RidesEnv",
-            vector_entry_point="shoal.tasks.rides.single:make_vector",
+            entry_point="shoal.rides.single:RidesEnv",
+            vector_entry_point="shoal.rides.single:make_vector",
         )
 
 
@@ -51,7 +51,7 @@ def environment(place: str, **options: Any) -> CompiledEnv:
 
 def make_single(place: str, render_mode: str | None = None, **options: Any) -> CompiledSingleEnv:
     """One environment, for gym.make."""
-    from shoal.vector.single import CompiledSingleEnv
+    from shoal.compiled.single import CompiledSingleEnv
 
     return CompiledSingleEnv(environment(place, **options))
 
@@ -69,9 +69,9 @@ def make_vector(
     """Many environments, for gym.make_vec."""
     from gymnasium.vector import AutoresetMode
 
-    from shoal.vector.compiled import CompiledVectorEnv
-    from shoal.vector.own import parse_autoreset
-    from shoal.vector.seeding import Stream
+    from shoal.compiled.vector import CompiledVectorEnv
+    from shoal.core.own import parse_autoreset
+    from shoal.core.seeds import Stream
 
     env = environment(place, **options)
     if hasattr(env, "make_vector"):  # one that counts while it steps: cage2 under an order

@@ -7,8 +7,8 @@ from typing import Any
 
 import gymnasium as gym
 
-from shoal.vector.errors import ShapeError, Unsupported
-from shoal.vector.layout import describe
+from shoal.core.arrays import describe
+from shoal.core.errors import ShapeError, Unsupported
 
 _OLD = "(that is the API of the old Gym; wrap the environment with shimmy, or change it)"
 

@@ -18,14 +18,14 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from shoal.vector.block import Block
+from shoal.core.arrays import Array
+from shoal.core.errors import EnvFault, repeated, too_many_restarts
+from shoal.core.own import OwnVectorEnv, cast_actions, check_mask, one_each
+from shoal.core.seeds import Stream
 from shoal.vector.chunk import Infos
-from shoal.vector.errors import EnvFault, repeated, too_many_restarts
 from shoal.vector.history import History
-from shoal.vector.layout import Array
-from shoal.vector.merge import add_info
-from shoal.vector.own import OwnVectorEnv, cast_actions, check_mask, one_each
-from shoal.vector.seeding import Stream
+from shoal.vector.infos import add_info
+from shoal.vector.memory import Block
 
 Step = tuple[Any, Array, Array, Array, dict[str, Any]]
 News = tuple[Infos, list[EnvFault]]  # infos, and the faults survived

@@ -13,8 +13,8 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.vector import VectorEnv
 
-from shoal.vector.errors import EnvFault, text_of
-from shoal.vector.launch import usable_cores
+from shoal.core.errors import EnvFault, text_of
+from shoal.core.machine import usable_cores
 from shoal.vector.random_actions import RandomActions
 
 Make = Callable[[], VectorEnv[Any, Any, Any]]

@@ -15,11 +15,11 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
+from shoal.core.arrays import FLOAT32_MAX, check_flag, check_info, check_scalar
+from shoal.core.errors import EnvFault, NotFinite, OutOfRange, as_fault, text_of, too_many_restarts
+from shoal.core.seeds import Stream, episode_seed
 from shoal.vector import api
-from shoal.vector.block import Block
-from shoal.vector.errors import EnvFault, NotFinite, OutOfRange, as_fault, text_of, too_many_restarts
-from shoal.vector.layout import FLOAT32_MAX, check_flag, check_info, check_scalar
-from shoal.vector.seeding import Stream, episode_seed
+from shoal.vector.memory import Block
 
 EnvFactory = Callable[[], gym.Env[Any, Any]]
 Infos = list[tuple[int, dict[str, Any], dict[str, Any] | None]]  # (environment, info, final info)

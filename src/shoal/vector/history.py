@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from shoal.vector.block import Block
-from shoal.vector.layout import Array
+from shoal.core.arrays import Array
+from shoal.vector.memory import Block
 
 REPLAY_STEPS = 100_000  # of one unfinished episode that are kept
 REPLAY_BYTES = 128 << 20  # of all actions that are kept; what is longer cannot be replayed, and the run says so

@@ -1,4 +1,9 @@
-"""The infos of a step in which episodes ended, in Gymnasium's form, built only if somebody reads them."""
+"""Infos of many environments as one, in Gymnasium's form: infos[key][i] where infos["_key"][i].
+
+Like `VectorEnv._add_info`, except that values which do not go together (an integer here and a fraction there, arrays
+of unequal shapes, a number beyond 64 bits) become an object array instead of being cut, broadcast or refused: what an
+environment says on the side must not end a run, nor change on the way.
+"""
 
 from __future__ import annotations
 
@@ -6,56 +11,69 @@ from typing import Any
 
 import numpy as np
 
+from shoal.core.arrays import Array
 
-class FinalInfos(dict[str, Any]):
-    """{"final_obs": object[N], "_final_obs": bool[N], "final_info": {}, "_final_info": bool[N]}.
+_DTYPES = {kind: np.dtype(kind) for kind in (bool, int, float)}
 
-    An object array of rows costs more than stepping 64 environments, and a trainer that reads the dense
-    `CompiledVectorEnv.final_obs` never looks at it. The arrays belong to one step, so reading late is safe.
+
+def add_info(merged: dict[str, Any], info: dict[str, Any], index: int, num_envs: int) -> dict[str, Any]:
+    """Add the info of environment `index` to `merged`.
+
+    >>> infos = add_info({}, {"fuel": 3}, 1, num_envs=2)
+    >>> infos["fuel"].tolist(), infos["_fuel"].tolist()
+    ([0, 3], [False, True])
     """
-
-    __slots__ = ("_pending",)
-
-    def __init__(self, final_obs: Any, terminated: np.ndarray, truncated: np.ndarray) -> None:
-        self._pending: tuple[Any, np.ndarray, np.ndarray] | None = (final_obs, terminated, truncated)
-
-    def _fill(self) -> None:
-        if self._pending is None:
-            return
-        (final_obs, terminated, truncated), self._pending = self._pending, None
-        ended = terminated | truncated  # bool[N]
-        rows = np.full(ended.size, None, object)  # object[N]
-        for i in np.flatnonzero(ended):
-            rows[i] = (
-                {name: array[i].copy() for name, array in final_obs.items()}
-                if isinstance(final_obs, dict)
-                else final_obs[i].copy()
-            )
-        for name, value in (("final_obs", rows), ("final_info", {})):
-            dict.setdefault(self, name, value)
-            dict.setdefault(self, f"_{name}", ended.copy())
-
-    def __missing__(self, key: str) -> Any:
-        if self._pending is None:
-            raise KeyError(key)
-        self._fill()
-        return self[key]
+    for key, value in info.items():
+        old, mask = merged.get(key), merged.get(f"_{key}")
+        if mask is None:
+            mask = merged[f"_{key}"] = np.zeros(num_envs, np.bool_)
+        if isinstance(value, dict) and (old is None or isinstance(old, dict)):
+            merged[key] = add_info(old or {}, value, index, num_envs)
+        else:
+            if isinstance(old, dict):  # here a dict, there none
+                old = _dicts(old, mask)
+            array = _fresh(value, num_envs) if old is None else old
+            if not _fits(value, array):
+                array = _as_objects(array, mask)
+            array[index] = value
+            merged[key] = array
+        mask[index] = True
+    return merged
 
 
-def _filled(name: str) -> Any:
-    method = getattr(dict, name)
-
-    def call(self: FinalInfos, *arguments: Any, **named: Any) -> Any:
-        self._fill()
-        return method(self, *arguments, **named)
-
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = method.__doc__
-    return call
+def _fresh(value: Any, num_envs: int) -> Array:
+    if type(value) in _DTYPES or isinstance(value, np.number):
+        return np.zeros(num_envs, type(value))
+    if isinstance(value, np.ndarray):
+        return np.zeros((num_envs, *value.shape), value.dtype)
+    return np.full(num_envs, None, object)
 
 
-for _name in (
-    "__contains__", "__delitem__", "__eq__", "__iter__", "__len__", "__ne__", "__or__", "__repr__",
-    "__reversed__", "clear", "copy", "get", "items", "keys", "pop", "popitem", "setdefault", "values",
-):  # fmt: skip
-    setattr(FinalInfos, _name, _filled(_name))
+def _dicts(merged: dict[str, Any], mask: Array) -> Array:
+    """Merged dicts as those of each environment again."""
+    objects = np.full(len(mask), None, object)
+    for index in np.flatnonzero(mask):
+        objects[index] = {
+            key: _dicts(value, merged[f"_{key}"])[index] if isinstance(value, dict) else value[index]
+            for key, value in merged.items()
+            if f"_{key}" in merged and merged[f"_{key}"][index]
+        }
+    return objects
+
+
+def _fits(value: Any, array: Array) -> bool:
+    """Whether the value can be stored in a row of the array without any change."""
+    if array.dtype == object:
+        return True
+    if isinstance(value, np.ndarray | np.number):
+        return value.dtype == array.dtype and value.shape == array.shape[1:]
+    return array.ndim == 1 and _DTYPES.get(type(value)) == array.dtype and (
+        type(value) is not int or -(2**63) <= value < 2**63
+    )  # fmt: skip
+
+
+def _as_objects(array: Array, mask: Array) -> Array:
+    objects = np.full(len(array), None, object)
+    for index in np.flatnonzero(mask):
+        objects[index] = array[index]
+    return objects

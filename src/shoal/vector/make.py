@@ -13,16 +13,17 @@ import gymnasium as gym
 from gymnasium.envs.registration import load_env_creator
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from shoal.core.errors import EnvRaised
+from shoal.core.machine import usable_cores
+from shoal.core.own import parse_autoreset
+from shoal.core.seeds import Stream
 from shoal.vector.choose import Measured, choose, step_cost_s
 from shoal.vector.chunk import EnvFactory
-from shoal.vector.errors import EnvRaised
 from shoal.vector.foreign import Maker, find_spec, import_all, load_wrapper, module_of
-from shoal.vector.launch import processes_work, usable_cores
-from shoal.vector.own import parse_autoreset
-from shoal.vector.process import ProcessVectorEnv
-from shoal.vector.seeding import Stream
 from shoal.vector.serial import SerialVectorEnv
-from shoal.vector.split import SplitVectorEnv
+from shoal.vector.workers.launch import processes_work
+from shoal.vector.workers.process import ProcessVectorEnv
+from shoal.vector.workers.split import SplitVectorEnv
 
 BACKENDS = ("auto", "serial", "process", "split", "compiled")
 
@@ -251,7 +252,7 @@ def _is_compiled(env: Any) -> bool:
     if isinstance(env, str):
         spec = find_spec(env)
         return spec.namespace == "shoal" and spec.vector_entry_point is not None
-    module = sys.modules.get("shoal.vector.environment")  # not imported yet: then nobody can have made one
+    module = sys.modules.get("shoal.compiled.env")  # not imported yet: then nobody can have made one
     if module is None:
         return False
     return isinstance(env, module.CompiledEnv) or (isinstance(env, type) and issubclass(env, module.CompiledEnv))
@@ -284,7 +285,7 @@ def _make_compiled(
             env, num_envs, vectorization_mode="vector_entry_point", threads=threads, stream=stream, **kwargs
         )
         return batch
-    from shoal.vector.compiled import CompiledVectorEnv
+    from shoal.compiled.vector import CompiledVectorEnv
 
     one = env(**kwargs) if isinstance(env, type) else env
     return CompiledVectorEnv(one, num_envs, threads=threads, stream=stream, autoreset_mode=mode)

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
-from shoal.vector.layout import Array
+from shoal.core.arrays import Array
 
 
 class RandomActions:

@@ -8,12 +8,12 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.vector import AutoresetMode
 
+from shoal.core.errors import EnvFault
+from shoal.core.own import parse_autoreset
+from shoal.core.seeds import Stream
 from shoal.vector.batch import BatchVectorEnv, News, check_policy, cut
-from shoal.vector.block import Block
 from shoal.vector.chunk import Chunk, EnvFactory, Infos, close_all, first_environment, take_faults, whole
-from shoal.vector.errors import EnvFault
-from shoal.vector.own import parse_autoreset
-from shoal.vector.seeding import Stream
+from shoal.vector.memory import Block
 
 
 class SerialVectorEnv(BatchVectorEnv):

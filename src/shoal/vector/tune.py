@@ -23,8 +23,8 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
-from shoal.vector.launch import usable_cores
-from shoal.vector.layout import Array
+from shoal.core.arrays import Array
+from shoal.core.machine import usable_cores
 from shoal.vector.make import _is_compiled, make_vec
 
 NUM_ENVS = (8, 32, 128)

@@ -1,0 +1,44 @@
+"""A trained cage2 run as a defender, for whoever scores it or draws its episodes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from shoal.core.arrays import Array
+from shoal.learn.deploy import load_policy
+
+Defend = Callable[[Any, Array], Array]
+
+
+def cage2_policy(
+    run: str | Path, runs_dir: str | Path = "runs", epoch: int | None = None
+) -> tuple[Defend, dict[str, str]]:
+    """A cage2 run as a greedy defender `act(observations, begun)`, and the observations that it was trained on."""
+    policy = load_policy(run, runs_dir=runs_dir, epoch=epoch)
+    if policy.config.task != "cage2":
+        raise ValueError(f"expected a run of cage2, got one of {policy.config.task}: {run}")
+    options = json.loads(policy.config.env_kwargs)
+    seen = {name: options[name] for name in ("features", "mask", "order") if name in options}
+
+    def act(observations: Any, begun: Array) -> Array:
+        actions: Array = policy(observations, batched=True)
+        return actions
+
+    return act, seen
+
+
+def cage2_played(options: dict[str, Any]) -> str:
+    """Where and against whom episodes of these options are played: a score says nothing without it."""
+    from shoal.cage2.commands import rules_of, where_line
+    from shoal.cage2.options import Cage2Options
+
+    given = Cage2Options(**options)
+    red: str = given.red
+    if red == "mixed":
+        shares = zip(("bline", "meander", "sleep"), given.mix, strict=True)
+        red = "mixed (" + ", ".join(f"{100 * share / sum(given.mix):.0f} % {name}" for name, share in shares) + ")"
+    steps = " or ".join(str(steps) for steps in given.horizon)
+    return f"red {red}, {steps} steps; {where_line(rules_of(given.simulator), given.simulator)}"

@@ -1,0 +1,1 @@
+"""Scripted defenders and how they are played."""

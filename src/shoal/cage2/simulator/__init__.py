@@ -1,0 +1,1 @@
+"""CAGE Challenge 2 as scalar functions. Knows nothing of training."""

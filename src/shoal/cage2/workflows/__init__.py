@@ -1,0 +1,1 @@
+"""Orders of repair: judging, teaching, training and searching them."""

@@ -1,0 +1,49 @@
+"""A compiled environment as an ordinary, single Gymnasium environment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from shoal.compiled.env import CompiledEnv
+from shoal.compiled.vector import CompiledVectorEnv
+
+
+class CompiledSingleEnv(gym.Env[Any, Any]):
+    """One compiled environment; the same episodes as row 0 of a `CompiledVectorEnv` with the same seed."""
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
+
+    def __init__(self, env: CompiledEnv | type[CompiledEnv]) -> None:
+        self.envs = CompiledVectorEnv(env, num_envs=1)
+        self.observation_space, self.action_space = (
+            self.envs.single_observation_space,
+            self.envs.single_action_space,
+        )
+        self._next: Any = None  # the first observation of the episode that the vector environment has begun already
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode; the seed makes it and those after it reproducible."""
+        super().reset(seed=seed)
+        if seed is None and self._next is not None:
+            obs, self._next = self._next, None
+            return obs, {}
+        self._next = None
+        obs, _ = self.envs.reset(seed=seed)
+        return _row(obs), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """One step; after the last of an episode, call reset."""
+        if self._next is not None:
+            raise gym.error.ResetNeeded("the episode has ended; call reset() before step()")
+        obs, rewards, terminated, truncated, _ = self.envs.step(np.asarray(action)[None])
+        obs = _row(obs)
+        if terminated[0] or truncated[0]:
+            obs, self._next = _row(self.envs.final_obs), obs
+        return obs, float(rewards[0]), bool(terminated[0]), bool(truncated[0]), {}
+
+
+def _row(obs: Any) -> Any:
+    return {name: array[0] for name, array in obs.items()} if isinstance(obs, dict) else obs[0]

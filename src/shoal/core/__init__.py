@@ -1,0 +1,1 @@
+"""What everybody may import: arrays, spaces, seeds, statistics, machine, errors, the contract of a batch."""

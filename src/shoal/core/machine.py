@@ -1,0 +1,54 @@
+"""What this process may use of the machine: cores, and the limits of its control groups."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on; in a container with a quota of CPU time, so many as it is worth."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(min(cores, _quota()), 1)
+
+
+def _quota(root: Path = Path("/")) -> int:
+    """CPUs that the quotas of this process's control groups allow, rounded up; the least of them all counts."""
+    allowed = [sys.maxsize]
+    for folder in control_groups("cpu", root):
+        with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
+            quota, period = (folder / "cpu.max").read_text().split()  # v2: "200000 100000" is 2
+            allowed.append(-(-int(quota) // int(period)))
+        with contextlib.suppress(OSError, ValueError):
+            quota, period = ((folder / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))  # v1
+            if int(quota) > 0:
+                allowed.append(-(-int(quota) // int(period)))
+    return min(allowed)
+
+
+def control_groups(controller: str, root: Path = Path("/")) -> list[Path]:
+    """The folders of the control groups that this process is in, the innermost first: a limit of any of them holds.
+
+    Of cgroup v2 and, where `controller` (cpu, memory) is mounted that way, of v1. In a container the path that
+    /proc/self/cgroup names may be the host's, which is not there: its parents up to the mount are.
+    """
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        lines = []
+    mount = root / "sys/fs/cgroup"
+    found: list[Path] = []
+    for line in lines:
+        _, _, rest = line.partition(":")
+        names, _, path = rest.partition(":")
+        if names and controller not in names.split(","):
+            continue
+        base = mount / names if names and (mount / names).is_dir() else mount / controller if names else mount
+        inner = base / path.lstrip("/")
+        while inner != base and base in inner.parents:
+            found.append(inner)
+            inner = inner.parent
+        found.append(base)
+    return found or [mount]

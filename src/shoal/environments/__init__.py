@@ -1,0 +1,1 @@
+"""The small environments that ship."""

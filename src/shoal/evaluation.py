@@ -1,0 +1,201 @@
+"""A saved run on episodes it has never seen."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+from torch import nn
+
+from shoal.cage2.defender import cage2_played, cage2_policy
+from shoal.core.statistics import interval
+from shoal.held_out import MOST_STEPS, Episodes, Say, held_out_seeds, open_environments, play
+from shoal.learn.deploy import DeployedPolicy, read_policy
+from shoal.runs import scores
+from shoal.runs.folder import Run
+from shoal.runs.pace import Pace
+from shoal.tasks import environment
+from shoal.training import check_environment, parse_env_kwargs
+from shoal.vector.adapt import Stepper
+from shoal.vector.foreign import find_spec, import_all
+
+__all__ = ["Score", "evaluate", "interval", "leaderboard", "play"]
+
+
+@dataclass(frozen=True)
+class Score:
+    """Returns of held-out episodes."""
+
+    mean: float
+    low: float | None  # 95 % interval of the mean; one episode has none
+    high: float | None
+    median: float
+    worst: float
+    best: float
+    mean_length: float
+    episodes: int
+    unfinished: int  # episodes cut at the limit of steps; their returns so far are among the others
+    returns: list[float]
+
+    @staticmethod
+    def of(played: Episodes, seed: int) -> Score:
+        values = played.returns
+        low, high = interval(values, seed) or (None, None)
+        return Score(
+            mean=float(values.mean()),
+            low=low,
+            high=high,
+            median=float(np.median(values)),
+            worst=float(values.min()),
+            best=float(values.max()),
+            mean_length=float(played.lengths.mean()),
+            episodes=len(values),
+            unfinished=int(played.unfinished.sum()),
+            returns=[float(value) for value in values],
+        )
+
+
+def evaluate(
+    run: str | Path,
+    *,
+    episodes: int = 100,
+    num_envs: int | None = None,
+    seed: int | None = None,
+    env: Any = None,
+    network: nn.Module | None = None,
+    simulator: str | None = None,
+    imports: Sequence[str] = (),
+    max_episode_steps: int | None = None,
+    keep: bool = True,
+    runs_dir: str | Path = "runs",
+    say: Say | None = None,
+) -> dict[str, Any]:
+    """Score a run on held-out episodes, acting greedily and by sampling, and keep the score in its folder.
+
+    `env` makes one environment, where the run was trained on one of your own; `imports` are modules to import first.
+
+    Episode seeds come from the evaluation stream of the run's seed (or of `seed`), which no training shares. The
+    score is the same whatever `num_envs`, which by default is as many as make it fast. An episode that nothing ends is
+    cut after `max_episode_steps` (by default 20,000, or the environment's own limit if that is higher); how many were
+    is in the result. `say` hears warnings and, where it takes long, how long; without it warnings are Python's.
+    """
+    if episodes < 1 or (num_envs is not None and num_envs < 1):
+        raise ValueError(f"expected at least 1 episode and 1 environment, got {episodes} and {num_envs}")
+    if max_episode_steps is not None and max_episode_steps < 1:
+        raise ValueError(f"expected max_episode_steps of at least 1, got {max_episode_steps}")
+    if isinstance(env, VectorEnv):
+        raise ValueError("expected env= as a function that makes one environment: a VectorEnv's seeds are its own")
+    policy = read_policy(run, network=network, runs_dir=runs_dir)
+    config = policy.config
+    import_all(imports)
+    check_environment(config, env, imports, f"shoal evaluate {run}", "evaluate it")
+    seed = config.run.seed if seed is None else seed
+    kwargs = parse_env_kwargs(config.env_kwargs) | ({} if simulator is None else {"simulator": simulator})
+    played = cage2_played(kwargs) if config.task == "cage2" and env is None else None
+    made, kwargs = (env, {}) if env is not None else environment(config.task, kwargs)
+    if isinstance(made, str):
+        try:
+            find_spec(made)
+        except ValueError as error:
+            raise ValueError(f"{error}. One that was given from Python is evaluated there, with env=") from None
+    warn: Say = say or (lambda text: warnings.warn(text, stacklevel=3))
+    for reason in policy.skipped:
+        warn(f"WARNING: a newer checkpoint is damaged ({reason}): epoch {policy.epoch} is scored instead")
+    envs = open_environments(
+        made,
+        kwargs,
+        num_envs,
+        episodes,
+        policy,
+        say or (lambda text: None),
+        imports=config.imports if env is None else (),
+        wrappers=config.wrappers,
+    )
+    try:
+        result: dict[str, Any] = {
+            "task": config.task, "epoch": policy.epoch, "seed": seed, "num_envs": envs.num_envs, "held_out": True,
+            "skipped": policy.skipped,
+        }  # fmt: skip
+        if simulator is not None:
+            result["simulator"] = simulator
+        if played is not None:
+            result["played"] = played
+        result |= _play_both(policy, Stepper(envs), episodes, seed, max_episode_steps, say)
+    finally:
+        envs.close()
+    result |= {name: result["deterministic"][name] for name in ("mean", "low", "high", "episodes")}
+    cut = result["deterministic"]["unfinished"] + result["sampled"]["unfinished"]
+    if cut:
+        warn(
+            f"WARNING: {cut} of {2 * episodes} episodes did not end within {result['max_episode_steps']:,} steps and "
+            "were cut: their returns so far are counted"
+        )
+    if not result["replayed_alike"]:
+        warn("WARNING: an episode played again with the same seed went otherwise: the environment ignores its seed")
+    if keep:
+        _keep(run, runs_dir, scores.HELD_OUT, result, warn)
+    return result
+
+
+def _play_both(
+    policy: DeployedPolicy, stepper: Stepper, episodes: int, seed: int, max_episode_steps: int | None, say: Say | None
+) -> dict[str, Any]:
+    """Greedily, by sampling, and one episode once more: does the environment do the same for the same seed?"""
+    seeds = held_out_seeds(seed, episodes, policy.seed_scheme)
+    own_limit = getattr(stepper.env.spec, "max_episode_steps", None) or 0
+    limit = max_episode_steps or max(MOST_STEPS, own_limit)
+    pace = Pace(2 * episodes, "episodes", say or (lambda text: None))
+    result: dict[str, Any] = {"max_episode_steps": limit}
+    for mode, before in (("deterministic", 0), ("sampled", episodes)):
+
+        def heard(over: int, steps: int, before: int = before) -> None:
+            pace.at(before + over, f" ({steps:,} steps)")
+
+        played = play(policy, stepper, seeds, seed, deterministic=mode == "deterministic", max_steps=limit, heard=heard)
+        result[mode] = asdict(Score.of(played, seed))
+        if played.tallies is not None:
+            from shoal.cage2.workflows.conduct import Conduct
+
+            result[mode]["conduct"] = Conduct.of(played.tallies).to_json()
+    again = play(policy, stepper, seeds[:1], seed, max_steps=limit)
+    result["replayed_alike"] = float(again.returns[0]) == result["deterministic"]["returns"][0]
+    return result
+
+
+def leaderboard(
+    run: str | Path,
+    *,
+    episodes: int = 1000,
+    seed: int = 0,
+    simulator: str = "shoal",
+    rules: str | None = None,
+    epoch: int | None = None,
+    keep: bool = True,
+    runs_dir: str | Path = "runs",
+    say: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
+    """A cage2 run by the challenge's protocol: 3 red agents x 30, 50 and 100 steps, the means and their sum.
+
+    `rules` may be "final", those of the published leaderboard. `say` hears every few seconds how far it is: the real
+    CybORG takes minutes.
+    """
+    from shoal.cage2.commands import score_policy
+
+    act, options = cage2_policy(run, runs_dir, epoch)
+    result = score_policy(act, episodes, seed, simulator=simulator, rules=rules, say=say, **options)
+    result = {"run": str(run), "episodes": episodes, "seed": seed, **result}
+    if keep and epoch is None:
+        _keep(run, runs_dir, scores.LEADERBOARD, result, lambda text: warnings.warn(text, stacklevel=3))
+    return result
+
+
+def _keep(run: str | Path, runs_dir: str | Path, kind: str, result: dict[str, Any], warn: Say) -> None:
+    try:
+        scores.keep(Run.open(run, Path(runs_dir)), kind, result)
+    except OSError as error:  # the score is there all the same
+        warn(f"the score was not kept: {error}")

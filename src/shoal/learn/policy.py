@@ -1,0 +1,195 @@
+"""A policy ready to act: features, normalisation, network and action distribution in one place.
+
+Training, evaluation and deployment all act through this class, so they cannot disagree about how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from shoal.config import PPOConfig
+from shoal.core.arrays import Array
+from shoal.core.errors import Unsupported
+from shoal.learn.distributions import action_kind
+from shoal.learn.encoders import Features
+from shoal.learn.lean import acting_policy
+from shoal.learn.makers import network_maker
+from shoal.learn.networks import ActorCritic
+from shoal.learn.normalise import RunningMoments
+
+CLIP = 10.0  # normalised observations are cut off here: an outlier must not blow up the network
+OwnNetwork = tuple[str, dict[str, Any]]  # the registered name of a task's own network, and its options
+_CHUNK_ROWS = 16_384  # of a rollout are taken at once: what is made of them stays in the cache
+_CHUNK_BYTES = 1 << 22  # and no more of large observations than this, as features
+
+
+class Agent:
+    """Network, features and observation statistics for one pair of spaces."""
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        config: PPOConfig,
+        *,
+        init_seed: int = 0,
+        network: nn.Module | None = None,
+        own_network: OwnNetwork | None = None,
+    ) -> None:
+        self.features = Features(observation_space)
+        self.kind = action_kind(action_space)
+        self.device = config.device
+        self._check_mask_width(observation_space)
+        if network is None:
+            network = self._made(observation_space, action_space, config, init_seed, own_network)
+        for method in ("policy", "value"):
+            if not callable(getattr(network, method, None)):
+                raise Unsupported(
+                    f"a network needs the methods policy(features) -> [B, {self.kind.num_params}] and "
+                    f"value(features) -> [B]; {type(network).__name__} has no {method}"
+                )
+        self.network = network.to(self.device).eval()
+        self._check_outputs()
+        self.begin_acting()
+        self.moments = RunningMoments((self.features.size,)) if config.normalise_observations else None
+        self._set_scale()
+
+    def _made(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        config: PPOConfig,
+        init_seed: int,
+        own_network: OwnNetwork | None,
+    ) -> nn.Module:
+        """A task's own network, or the built-in one. By one thread: the QR decomposition that makes initial weights
+        orthogonal gives other bits for another number of threads."""
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            with torch.random.fork_rng(devices=[]):  # initialisation draws from torch's global generator
+                torch.manual_seed(init_seed)
+                if own_network is not None:
+                    name, options = own_network
+                    made: nn.Module = network_maker(name)(observation_space, action_space, config, **options)
+                    return made
+                return ActorCritic(
+                    self.features.size,
+                    self.kind,
+                    hidden=config.hidden,
+                    activation=config.activation,
+                    shared=config.network == "shared",
+                    initial_std=config.initial_std,
+                )
+        finally:
+            torch.set_num_threads(threads)
+
+    def encode(self, leaves: Sequence[Tensor]) -> Tensor:
+        """Observation leaves to normalised features on the learner's device."""
+        if self.moments is None:
+            return self.features.encode(leaves).to(self.device)
+        if not self.features.wide:
+            features = self.features.encode(leaves).to(self.device)
+            return features.sub(self._mean).mul_(self._scale).clamp_(-CLIP, CLIP)
+        # A float32 of 1e8 has no digits left for a spread of 1: the mean goes off before they are cut.
+        features = self.features.encode(leaves, torch.float64)
+        return features.sub(self._wide_mean).mul_(self._wide_scale).clamp_(-CLIP, CLIP).float().to(self.device)
+
+    def chunks(self, rows: int) -> Iterator[slice]:
+        """So many rows of a rollout in parts that fit the cache, and of large observations the memory."""
+        step = chunk_rows(self.features.size)
+        return (slice(first, min(first + step, rows)) for first in range(0, rows, step))
+
+    def distribution(self, leaves: Sequence[Tensor]) -> Tensor:
+        """Parameters of the behaviour policy `[B, P]`, mask applied."""
+        return self._masked(self.network.policy(self.encode(leaves)), leaves)  # type: ignore[operator]
+
+    def begin_acting(self) -> None:
+        """Look at the network once, not at every step. Called before every rollout: a layer may have been replaced."""
+        self._policy = acting_policy(self.network)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is looked up in the network: a copy acts by its own."""
+        return {name: value for name, value in self.__dict__.items() if name != "_policy"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.begin_acting()
+
+    def act(self, leaves: Sequence[Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Parameters and sampled actions."""
+        params = self._masked(self._policy(self.encode(leaves)), leaves)
+        return params, self.kind.sample(params, noise)
+
+    def _masked(self, params: Tensor, leaves: Sequence[Tensor]) -> Tensor:
+        masks = self.features.masks(leaves)
+        return params if masks is None else self.kind.mask(params, masks.to(self.device))
+
+    @torch.inference_mode()
+    def values(self, features: Tensor) -> Array:
+        """Value estimates of features `[B, F]`, float32[B]."""
+        parts = [self.network.value(features[part]) for part in self.chunks(len(features))]  # type: ignore[operator]
+        return torch.cat(parts).cpu().numpy() if parts else np.zeros(0, np.float32)
+
+    def learn_scale(self, leaves: Sequence[Tensor], valid: Array) -> None:
+        """Take observation leaves `[B, *shape]` into the statistics, those rows that are marked in bool[B]."""
+        if self.moments is not None:
+            dtype = torch.float64 if self.features.wide else torch.float32
+            for part in self.chunks(len(valid)):
+                self.moments.update(self.features.encode([leaf[part] for leaf in leaves], dtype).numpy()[valid[part]])
+            self._set_scale()
+
+    def moments_state(self) -> dict[str, Array]:
+        return {} if self.moments is None else self.moments.state()
+
+    def set_moments_state(self, state: dict[str, Array]) -> None:
+        if self.moments is not None:
+            self.moments.set_state(state)
+            self._set_scale()
+
+    def _set_scale(self) -> None:
+        if self.moments is not None:
+            self._wide_mean, self._wide_scale = (
+                torch.from_numpy(self.moments.mean),
+                torch.from_numpy(self.moments.scale),
+            )
+            self._mean, self._scale = (part.float().to(self.device) for part in (self._wide_mean, self._wide_scale))
+
+    @torch.inference_mode()
+    def _check_outputs(self) -> None:
+        """A value of shape [B, 1] would broadcast against targets [B] to [B, B]: silent nonsense."""
+        features = torch.zeros((2, self.features.size), device=self.device)
+        for method, expected in (("policy", (2, self.kind.num_params)), ("value", (2,))):
+            got = tuple(getattr(self.network, method)(features).shape)
+            if got != expected:
+                name = f"{type(self.network).__name__}.{method}"
+                raise ValueError(f"expected {name} to give shape {expected} for 2 rows of features, got {got}")
+
+    def _check_mask_width(self, space: spaces.Space[Any]) -> None:
+        leaf = self.features.mask_leaf
+        if leaf is None:
+            return
+        _, shape, _ = self.features.layout.leaves[leaf]
+        if int(np.prod(shape)) != self.kind.num_masks:
+            raise ValueError(f"expected an action_mask of {self.kind.num_masks} entries, got shape {shape} in {space}")
+
+
+def chunk_rows(num_features: int) -> int:
+    """Rows of a rollout that are encoded and valued at once."""
+    return min(_CHUNK_ROWS, max(_CHUNK_BYTES // (4 * num_features), 1))
+
+
+def check_device(name: str) -> None:
+    """Refuse a device that is not there, with what to do."""
+    if name == "cuda" and not torch.cuda.is_available():
+        raise RuntimeError(
+            "--device cuda: torch sees no CUDA device here. Use --device cpu, or install a CUDA build of torch"
+        )
+    if name == "mps" and not torch.backends.mps.is_available():
+        raise RuntimeError("--device mps: torch sees no Apple GPU here. Use --device cpu")

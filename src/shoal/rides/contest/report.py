@@ -1,0 +1,326 @@
+"""Evaluations of rides: contests of runs and baselines, their pictures, and their section of a run's page.
+
+An evaluation leaves `evaluation.json` and four pictures in the folder of every run that took part; the run's page
+shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from shoal.core.statistics import ENOUGH_FOR_BOOTSTRAP
+from shoal.rides.commands import BASELINES, baseline, run_contests
+from shoal.rides.contest.record import BASE, Contest
+from shoal.rides.options import FUTURES, RidesOptions
+from shoal.rides.policies.learned import Negotiator
+from shoal.runs.disk import from_json, replace_atomically, to_json
+from shoal.runs.folder import Run
+from shoal.runs.page import as_image, svg_of, table, text
+from shoal.runs.scores import EVALUATION
+from shoal.tasks import quickest
+
+PICTURES = {
+    "rides-routes": "Routes before and after: the day with the median net gain",
+    "rides-windows": "The same day's windows: asked, agreed, served",
+    "rides-pareto": "Saving against burden",
+    "rides-calibration": "Calibration of P(accept)",
+}
+
+
+def evaluate_runs(
+    runs: Sequence[str | Path],
+    *,
+    policies: Sequence[str] = (),
+    reference: tuple[int, int] | None = (1000, 2),
+    threads: int = 1,
+    runs_dir: str | Path = "runs",
+    futures: int | None = None,
+    baselines: Sequence[str] = BASELINES,
+    say: Callable[[str], None] = lambda text: None,
+    **settings: Any,
+) -> tuple[dict[str, Any], list[Path]]:
+    """Trained runs against the baselines on held-out days; returns the results and the folders that got them.
+
+    Several runs must be of the same options: they are then trainings of one kind with different seeds, and get the
+    two-level interval. Baselines use what the first run learned of its riders. `reference` is (iterations, seeds) of
+    the independent solver, or None. `futures`: how many the runs sample before each offer, if not as by default.
+    `baselines` are those that everybody is compared with, `policies` play along.
+    """
+    agents = [Negotiator(run, runs_dir=runs_dir, futures=futures) for run in runs]
+    first = agents[0]
+    for other in agents[1:]:
+        if other.options != first.options:
+            raise ValueError(
+                f"expected runs of the same options, got {_differences(first.options, other.options)} in {first.name} "
+                f"and {other.name}: runs of different options are never pooled"
+            )
+    names = [agent.name for agent in agents]
+    if len(set(names)) < len(names):
+        raise ValueError(f"expected every run once, got {', '.join(names)}")
+    entrants = {name: agent.entrant() for name, agent in zip(names, agents, strict=True)}
+    entrants |= {name: baseline(name) for name in dict.fromkeys((*baselines, *policies))}
+    contests, played = run_contests(
+        entrants,
+        first.options,
+        flexibility=first.flexibility or None,
+        against=baselines,
+        groups={"trained": names},
+        reference=_reference(reference, first.path.parent),
+        workers=threads,
+        threads=threads,
+        say=say,
+        **settings,
+    )
+    results = _results(contests, reference, [_identity(agent) for agent in agents])
+    for name, agent in zip(names, agents, strict=True):
+        kept = _earlier(agent.path / EVALUATION, results)
+        replace_atomically(agent.path / EVALUATION, to_json({**results, "contests": kept | contests, "run": name}))
+        if "base" in contests:
+            write_pictures(played, name, agent.path / "figures", ours=names)
+    return results, [agent.path for agent in agents]
+
+
+def evaluate_policies(
+    policies: Sequence[str],
+    options: RidesOptions,
+    *,
+    reference: tuple[int, int] | None = (1000, 2),
+    threads: int = 1,
+    cache_dir: str | Path = "runs",
+    pictures: str | Path | None = None,
+    say: Callable[[str], None] = lambda text: None,
+    **settings: Any,
+) -> tuple[dict[str, Any], list[Path]]:
+    """Baselines alone on held-out days, with what histories teach of riders; returns the results and the pictures."""
+    asked = options.futures if options.futures != RidesOptions().futures else FUTURES
+    entrants = {name: baseline(name, asked) for name in dict.fromkeys((BASE, *policies))}
+    contests, played = run_contests(
+        entrants,
+        options,
+        against=list(entrants),
+        reference=_reference(reference, Path(cache_dir)),
+        workers=threads,
+        threads=threads,
+        say=say,
+        **settings,
+    )
+    drawn: list[Path] = []
+    if pictures is not None:
+        last = [name for name in entrants if name != BASE]
+        drawn = write_pictures(played, last[-1] if last else BASE, Path(pictures))
+    return _results(contests, reference, []), drawn
+
+
+def _identity(agent: Negotiator) -> dict[str, Any]:
+    return {"run": agent.name, "epoch": agent.epoch, "futures": agent.options.futures}
+
+
+def _earlier(path: Path, results: dict[str, Any]) -> dict[str, Any]:
+    """Contests of an earlier evaluation of the same runs at the same prices: a shift test does not undo the others."""
+    try:
+        old = from_json(path.read_bytes())
+        same = all(old[name] == results[name] for name in ("runs", "reference"))
+        return dict(old["contests"]) if same else {}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _differences(one: RidesOptions, other: RidesOptions) -> str:
+    pairs = ((name, getattr(one, name), getattr(other, name)) for name in vars(one))
+    return ", ".join(f"{name} {mine} and {theirs}" for name, mine, theirs in pairs if mine != theirs)
+
+
+def _results(contests: dict[str, Any], reference: tuple[int, int] | None, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    solver = None if reference is None else {"solver": "PyVRP", "iterations": reference[0], "seeds": reference[1]}
+    return {"task": "rides", "runs": runs, "reference": solver, "contests": contests}
+
+
+def _reference(budget: tuple[int, int] | None, folder: Path) -> Callable[[Any], Any] | None:
+    """Makes the independent solver for a problem; its prices are kept beside the runs: none is paid for twice."""
+    if budget is None:
+        return None
+
+    def make(problem: Any) -> Any:
+        from shoal.rides.routing.reference import Reference
+
+        folder.mkdir(parents=True, exist_ok=True)
+        return Reference(problem, iterations=budget[0], seeds=budget[1], cache=folder / "rides-reference.cache")
+
+    return make
+
+
+# -- pictures ----------------------------------------------------------------------------------------
+
+
+def write_pictures(contest: Contest, name: str, folder: Path, ours: Sequence[str] = ()) -> list[Path]:
+    """The four pictures of a policy in a contest, as SVG."""
+    from shoal.rides.desk import day_view
+    from shoal.rides.figures import day as rides_day
+    from shoal.rides.figures import scores as rides_scores
+
+    day = day_view.typical_day(contest, name)
+    price = contest.prices[-1]
+    net = contest.net_min(name)
+    title = f"held-out day {day + 1} of {len(net)}: net gain {net[day]:+.1f} minutes, the median"
+    figures = {
+        "rides-routes": rides_day.routes_figure(
+            contest.world.city, day_view.before_and_after(contest, name, day), title
+        ),
+        "rides-windows": rides_day.windows_figure(day_view.windows(contest, name, day), f"{name}, {title}"),
+        "rides-pareto": rides_scores.pareto_figure(day_view.saving_and_burden(contest, price), ours, price),
+        "rides-calibration": rides_scores.calibration_figure(day_view.reliability(contest, name)),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for stem, figure in figures.items():
+        paths.append(folder / f"{stem}.svg")
+        replace_atomically(paths[-1], svg_of(figure).encode())
+    return paths
+
+
+# -- the page ----------------------------------------------------------------------------------------
+
+TITLE = "Evaluation on held-out days"
+_OTHER = (ValueError, KeyError, TypeError, AttributeError)  # of a file that is not an evaluation of this version
+
+
+def headline(run: Run) -> str:
+    """What an operator wants to know, as a sentence."""
+    path = run.path / EVALUATION
+    if not path.exists():
+        command = f"<code>shoal evaluate {text(run.name)}</code>"
+        return f"What negotiating saves is not known yet: {command} plays held-out days."
+    try:
+        results = from_json(path.read_bytes())
+        contest = next(iter(results["contests"].values()))
+        return _in_words(run.name, contest)
+    except (StopIteration, *_OTHER) as error:
+        return f"{EVALUATION} is not one of this version ({text(error)}): evaluate the run again."
+
+
+def _in_words(name: str, contest: dict[str, Any]) -> str:
+    row, price = contest["policies"][name], contest["prices"][-1]
+    saved, share, net = row["saved_min"][price], row["improvement_percent"][price]["mean"], row["net_min"][price]
+    agree, away = row["acceptance_percent"], row["failure_percent"]["own"]
+    parts = [
+        f"<b>{'saves' if saved >= 0 else 'loses'} {abs(saved):.0f} minutes of driving a day</b> ({abs(share):.1f} %)",
+        f"asks {row['offers']:.0f} of {contest['customers']:d} riders",
+        *([] if agree is None else [f"{agree:.0f} % agree"]),
+        "nobody is turned away" if away == 0 else f"{away:.2g} % of requests are turned away",
+    ]
+    interval = "" if net["low"] is None else f" [{net['low']:+.1f}, {net['high']:+.1f}]"
+    return (
+        f"Negotiating {', '.join(parts)}. Less what riders give, that is {net['mean']:+.1f}{interval} minutes a day "
+        f"over {contest['days']:,d} held-out days."
+    )
+
+
+def section(run: Run) -> str:
+    """The evaluation of a run as HTML; nothing where there was none."""
+    path = run.path / EVALUATION
+    if not path.exists():
+        return (
+            f"<p>None yet: <code>shoal evaluate {text(run.name)} {text(quickest('rides'))}</code> "
+            "plays held-out days and draws them; <code>--days 900</code> is for a verdict.</p>"
+        )
+    parts = []
+    try:
+        results = from_json(path.read_bytes())
+        ours = {one["run"] for one in results["runs"]}
+        for contest in results["contests"].values():
+            parts.append(_about(contest, results) + _policies(contest, ours) + _paired(contest, ours))
+    except _OTHER as error:
+        parts.append(f"<p>{EVALUATION} is not one of this version ({text(error)}): evaluate the run again.</p>")
+    for stem, title in PICTURES.items():
+        picture = run.figures / f"{stem}.svg"
+        if picture.exists():
+            image = as_image(picture.read_text(errors="replace"), title)
+            parts.append(f"<h3>{text(title)}</h3><figure class='{_SHAPES.get(stem, 'large')}'>{image}</figure>")
+    return "".join(parts)
+
+
+_SHAPES = {"rides-calibration": "middle"}
+
+
+def _about(contest: dict[str, Any], results: dict[str, Any]) -> str:
+    solver = results["reference"]
+    judge = (
+        f"Prices by {solver['solver']} ({solver['iterations']:,d} iterations, best of {solver['seeds']:d}), beside "
+        if solver
+        else "Prices by "
+    )
+    riders = "riders known from training" if contest.get("held_out") == "days" else "held-out riders"
+    few = ", too narrow for so few" if contest["days"] < ENOUGH_FOR_BOOTSTRAP else ""
+    about = (
+        f"{contest['days']:,d} days of {contest['customers']:d} requests of {riders}, {contest['vehicles']:d} "
+        f"vehicles; the same days for every policy. {judge}the own oracle ({contest['iterations']:d} iterations a "
+        f"request). Net gain: route minutes saved, less {contest['patience']:g} per minute a rider agreed to and "
+        f"{contest['refusal']:g} per refusal. Brackets: 95 % bootstrap intervals over days{few}."
+    )
+    return f"<h3>{text(contest['about'])}</h3><p>{text(about)}</p>"
+
+
+def _policies(contest: dict[str, Any], ours: set[str]) -> str:
+    """A row for each policy, in the console's order; a column that nobody has a figure for is left out."""
+    prices = list(reversed(contest["prices"]))
+    main = prices[0]
+    head = [*(f"net gain, min ({price})" for price in prices), "saved %", "agreed min/rider"]
+    head += ["refusals a day", "accepted %", "turned away %", "ride / direct", "gap closed"]
+    names = sorted(contest["policies"], key=lambda name: float(contest["policies"][name]["net_min"][main]["mean"]))
+    rows = []
+    for name in names:
+        row = contest["policies"][name]
+        gap, accepted = row["gap_closed_percent"].get(main), row["acceptance_percent"]
+        rows.append([
+            *(_interval(row["net_min"][price]) for price in prices),
+            _interval(row["improvement_percent"][main], "+.2f"),
+            f"{row['agreed_min_per_rider']:.1f}",
+            f"{row['refusals']:.1f}",
+            "-" if accepted is None else f"{accepted:.0f}",
+            f"{row['failure_percent']['own']:.2f}",
+            "-" if row["ride_to_direct"]["mean"] is None else f"{row['ride_to_direct']['mean']:.2f}",
+            "-" if gap is None or gap["mean"] is None else f"{gap['mean']:.0f} %",
+        ])  # fmt: skip
+    used = [place for place in range(len(head)) if any(row[place] != "-" for row in rows)]
+    shown = [[name, *(row[place] for place in used)] for name, row in zip(names, rows, strict=True)]
+    marks = ["strong" if name in ours else "" for name in names]
+    kinds = list(contest["policies"][BASE]["agreed_min_by_type"])
+    asking = [name for name in names if name != BASE]
+    by_type = [[name, *(_minutes(contest["policies"][name]["agreed_min_by_type"][kind]) for kind in kinds)]
+               for name in asking]  # fmt: skip
+    return (
+        table(["", *(head[place] for place in used)], shown, marks)
+        + "<p>Minutes agreed to per rider, by hidden type:</p>"
+        + table(["", *kinds], by_type, ["strong" if name in ours else "" for name in asking])
+    )
+
+
+def _paired(contest: dict[str, Any], ours: set[str]) -> str:
+    """Differences of the runs and of groups of runs against the baselines."""
+    prices = list(reversed(contest["prices"]))
+    rows, marks = [], []
+    for name, group in contest["groups"].items():
+        for other, cells in group["differences"].items():
+            each = ", ".join(f"{value:+.1f}" for value in cells[prices[0]]["runs"])
+            label = f"{name} ({len(group['runs'])} runs) - {other}"
+            rows.append([label, *(_interval(cells[price]) for price in prices), each])
+            marks.append("strong")
+    for name in sorted(ours):
+        for other, cells in contest["differences"].get(name, {}).items():
+            each_of_one = [""] if contest["groups"] else []
+            rows.append([f"{name} - {other}", *(_interval(cells[price]) for price in prices), *each_of_one])
+    head = ["", *(f"difference of net gain, min ({price})" for price in prices)]
+    head += [f"each run ({prices[0]})"] if contest["groups"] else []
+    return "<p>Paired differences, day by day:</p>" + table(head, rows, marks) if rows else ""
+
+
+def _interval(cell: dict[str, Any], pattern: str = "+.1f") -> str:
+    if cell["low"] is None:
+        return "-"
+    return f"{cell['mean']:{pattern}} [{cell['low']:{pattern}}, {cell['high']:{pattern}}]"
+
+
+def _minutes(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"

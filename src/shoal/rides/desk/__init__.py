@@ -1,0 +1,1 @@
+"""The booking desk: what to offer a rider now."""

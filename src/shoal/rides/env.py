@@ -1,0 +1,380 @@
+"""The task as one batched Gymnasium vector environment: N days booked at once, all priced in one call.
+
+One step is one request: the action is one of 16 offers, the rider answers, the request is planned. An episode is a day.
+The reward telescopes exactly to the day's saving against the same day without offers, less the burden on riders.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+
+from shoal.compiled.random import mix
+from shoal.core.protocols import TrainingEnv
+from shoal.core.seeds import SCHEME, Stream, episode_seed
+from shoal.rides.bookings import Bookings
+from shoal.rides.flexibility.model import ANSWER, FlexibilityModel, epsilon_at, hard_mask, soft_bias
+from shoal.rides.observe import FEATURES_VERSION, Menu, anticipate, make_menu, observation_space, observe
+from shoal.rides.options import RidesOptions
+from shoal.rides.policies.futures import future_values
+from shoal.rides.policies.lookahead import Lookahead
+from shoal.rides.routing.oracle import RoutingOracle
+from shoal.rides.routing.problem import NO_CHANGE, NUM_OFFERS, OFFER_MIN
+from shoal.rides.world.answers import PRIOR
+from shoal.rides.world.days import histories
+from shoal.rides.world.tables import Notice
+from shoal.rides.world.world import World, make_world
+
+Array = np.ndarray[Any, Any]
+TRAIN_EVERY_DAYS = 10  # the flexibility model learns after so many days of every environment
+_EXPLORE = np.uint64(0x5851F42D4C957F2D)  # sets the draws of exploration apart from the oracle's
+
+
+class RidesVectorEnv(TrainingEnv):
+    """N days of booking at once; `Dict` observations as docs/rides.md names them, 16 actions.
+
+    Rows are environments. The same seed gives the same days for any number of environments or threads; the training
+    stream draws days of training riders, the evaluation stream of held-out ones.
+    """
+
+    metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012
+    features_version = FEATURES_VERSION
+    console_rows = (
+        ("average cost (min)", "rides/cost_min", ",.1f"),
+        ("improvement %", "rides/improvement", ".2f"),
+        ("net gain (min)", "rides/net_min", ".2f"),
+        ("failure rate %", "rides/failure_rate", ".2f"),
+        ("acceptance %", "rides/acceptance", ".1f"),
+        ("minutes agreed", "rides/agreed_min", ".0f"),
+        ("epsilon", "flexibility/epsilon", ".3f"),
+        ("flexibility loss", "flexibility/log_loss", ".4f"),
+        ("types E/L/I/B", "flexibility/types", "s"),
+    )
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        options: RidesOptions | None = None,
+        *,
+        threads: int = 1,
+        stream: Stream = Stream.TRAIN,
+        again: bool = False,
+    ) -> None:
+        """`again`: riders may call more than once a day, as they do at the booking desk."""
+        if num_envs < 1:
+            raise ValueError(f"num_envs: expected at least 1, got {num_envs}")
+        self.options = options or RidesOptions()
+        self.believed = self.options  # the world that futures are drawn from; a shift test changes only the real one
+        self.num_envs, self.stream = num_envs, stream
+        self.world = make_world(self.options)
+        if self.world.notice and not again:
+            warnings.warn(self.world.notice, Notice, stacklevel=1)  # of here: said once, however many are made
+        self.days = self.world.days("train" if stream == Stream.TRAIN else "held_out", again=again)
+        self.oracle = RoutingOracle(self.world.problem, threads=threads)
+        self.bookings = Bookings(self.world, num_envs, self.oracle)
+        self.single_observation_space = observation_space(self.options.customers)
+        self._parts = list(self.single_observation_space.spaces)
+        self.single_action_space = gym.spaces.Discrete(NUM_OFFERS)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.flexibility = _flexibility(self.world)
+        self._learn_histories()
+        self.lookahead: Lookahead | None = None
+        if self.options.start in ("lookahead", "taught"):
+            own, prices = self.options.lookahead, self.options.prices
+            self.lookahead = Lookahead.load(own) if own else Lookahead.shipped(prices)
+        start = {name: getattr(self.options, name) for name in ("start", "start_temperature", "prices")}
+        self.policy_network = "rides", start
+        self.progress = 0.0  # of training: drives epsilon
+        self.exploring = stream == Stream.TRAIN  # evaluation never ignores the mask
+        self.menu: Menu  # of the current requests
+        self._seeds: list[int] | None = None
+        self._episode = np.zeros(num_envs, np.int64)  # episodes begun, per environment
+        self._rows = np.arange(num_envs)
+        self._unseen: list[Array] = []  # answers that the flexibility model has not been given yet
+        self._ended: list[dict[str, Array]] = []  # figures of days ended since the last report
+        self._days_learned_at = 0
+        self._days_ended = 0
+        self._in_training = False
+        self._learned: dict[str, float] = {}  # figures of the model's last training
+
+    # -- the Gymnasium interface -------------------------------------------------------------------
+
+    def reset(
+        self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Begin a day everywhere, or where options["reset_mask"] (bool[N]) is True. A list seeds one each."""
+        mask = (options or {}).get("reset_mask")
+        chosen = np.ones(self.num_envs, np.bool_) if mask is None else np.asarray(mask)
+        if chosen.shape != (self.num_envs,) or chosen.dtype != np.bool_:
+            raise ValueError(f"reset_mask: expected bool[{self.num_envs}], got {chosen.dtype}{list(chosen.shape)}")
+        if not chosen.any():
+            raise ValueError(
+                "reset_mask: expected at least one True, got none; look() shows the current requests again"
+            )
+        if seed is None and self._seeds is None:
+            seed = int(np.random.SeedSequence().generate_state(1, np.uint32)[0])
+        if seed is not None:
+            seeds = [int(seed)] * self.num_envs if isinstance(seed, int | np.integer) else [int(one) for one in seed]
+            if len(seeds) != self.num_envs:
+                raise ValueError(f"seed: expected an int or {self.num_envs} ints, one an environment, got {len(seeds)}")
+            self._own_index = self._rows.copy() if isinstance(seed, int | np.integer) else np.zeros_like(self._rows)
+            self._seeds = seeds
+            self._episode[chosen] = 0
+        self._begin(np.flatnonzero(chosen))
+        return self.look(), {}
+
+    def step(self, actions: Any) -> tuple[dict[str, Array], Array, Array, Array, dict[str, Any]]:
+        """Make one offer in every environment and hear the answers."""
+        if self._seeds is None:
+            raise gym.error.ResetNeeded("rides: call reset() before step()")
+        if self.closed:
+            raise gym.error.ClosedEnvironmentError("rides: step() after close()")
+        offers = np.asarray(actions)
+        if offers.shape != (self.num_envs,) or offers.dtype.kind not in "iu":
+            raise ValueError(f"actions: expected int[{self.num_envs}], got {offers.dtype}{list(offers.shape)}")
+        if offers.min() < 0 or offers.max() >= NUM_OFFERS:
+            raise ValueError(f"actions: expected offers of 0 to {NUM_OFFERS - 1}, got {offers.min()} to {offers.max()}")
+        offers = offers.astype(np.int64)
+        bookings = self.bookings
+        before_s = bookings.base_cost_s() - bookings.cost_s()
+        self._remember(offers, accepted := bookings.answers(offers))
+        bookings.put(offers, accepted, self.options.iterations)
+        saved_s = bookings.base_cost_s() - bookings.cost_s() - before_s
+        patience, refusal = self.options.burden_rates
+        burden = np.where(accepted, patience * OFFER_MIN[offers], refusal)
+        rewards = (saved_s / 60.0 - burden).astype(np.float32)
+        terminated = bookings.t >= bookings.customers
+        infos: dict[str, Any] = {}
+        if terminated.any():
+            infos = self._end(np.flatnonzero(terminated), terminated)
+        return self.look(), rewards, terminated, np.zeros(self.num_envs, np.bool_), infos
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """End the threads."""
+        self.flexibility.finish()
+        self.oracle.close()
+
+    # -- what training asks of it ------------------------------------------------------------------
+
+    def after_rollout(self, progress: float) -> dict[str, Any]:
+        """Let the flexibility model learn when it is due; figures of the days that ended since the last call."""
+        self.progress = progress
+        metrics = self._figures()
+        if self.options.knowledge != "learned":
+            return metrics
+        if self._in_training:
+            self._learned = self.flexibility.finish()
+            self._in_training = False
+        for answers in self._unseen:
+            self.flexibility.add(answers)
+        self._unseen.clear()
+        due = self._days_ended - self._days_learned_at >= TRAIN_EVERY_DAYS * self.num_envs
+        if due:
+            self._days_learned_at = self._days_ended
+            self.flexibility.start_training()
+            if self.options.background:
+                self._in_training = True
+            else:
+                self._learned = self.flexibility.finish()
+        metrics |= self._learned
+        riders = self.days.members
+        guess = self.flexibility.type_probabilities(riders)
+        counts = np.bincount(guess.argmax(1), minlength=4)
+        metrics["flexibility/types"] = "/".join(map(str, counts))
+        metrics["flexibility/type_accuracy"] = float((guess.argmax(1) == self.world.riders.kind[riders]).mean())
+        metrics["flexibility/epsilon"] = epsilon_at(progress, self.options.epsilon)
+        return metrics
+
+    def get_state(self) -> dict[str, Array]:
+        """All that decides how the environments go on, as arrays."""
+        unseen = np.concatenate(self._unseen) if self._unseen else np.zeros(0, ANSWER)
+        # While it trains, the model's state is that from before: a resumed run starts the same training again.
+        counters = [self._days_learned_at, self._days_ended, self._in_training]
+        return {
+            **{f"bookings.{name}": value for name, value in self.bookings.state().items()},
+            **{f"flexibility.{name}": value for name, value in self.flexibility.state().items()},
+            "seeds": np.array(self._seeds if self._seeds is not None else [], np.int64),
+            "own_index": self._own_index.copy(),
+            "episode": self._episode.copy(),
+            "counters": np.array(counters, np.int64),
+            "progress": np.array([self.progress]),
+            "unseen": unseen.view(np.uint8).copy(),
+        }
+
+    def set_state(self, tensors: dict[str, Array]) -> list[int]:
+        """The inverse of `get_state`; no environment differs."""
+        self.bookings.set_state(_part(tensors, "bookings."))
+        self.flexibility.set_state(_part(tensors, "flexibility."))
+        self._seeds = [int(seed) for seed in tensors["seeds"]]
+        self._own_index, self._episode = tensors["own_index"].copy(), tensors["episode"].copy()
+        self._days_learned_at, self._days_ended, in_training = (int(value) for value in tensors["counters"])
+        if in_training:
+            self.flexibility.start_training()
+        self._in_training = bool(in_training)
+        self.progress = float(tensors["progress"][0])
+        unseen = np.ascontiguousarray(tensors["unseen"]).view(ANSWER)
+        self._unseen = [unseen.copy()] if len(unseen) else []
+        self._ended.clear()
+        self.look()
+        return []
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _begin(self, rows: Array) -> None:
+        assert self._seeds is not None
+        # Scheme 1 in evaluation: the same held-out days as ever, and held out from runs of older versions too.
+        scheme = 1 if self.stream == Stream.EVALUATE else SCHEME
+        seeds = [
+            episode_seed(self._seeds[row], int(self._own_index[row]), int(self._episode[row]), self.stream, scheme)
+            for row in rows
+        ]
+        self._episode[rows] += 1
+        self.bookings.begin(rows, [self.days.draw(seed) for seed in seeds])
+
+    def _end(self, rows: Array, terminated: Array) -> dict[str, Any]:
+        """Figures of the days that ended; their last observations; then new days."""
+        bookings = self.bookings
+        patience, refusal = self.options.burden_rates
+        cost_s, base_s = bookings.cost_s()[rows], bookings.base_cost_s()[rows]
+        agreed, refused = bookings.agreed_min()[rows], bookings.refused()[rows]
+        made = bookings.offer[rows] != NO_CHANGE
+        day = {
+            "cost_s": cost_s,
+            "base_cost_s": base_s,
+            "net_min": (base_s - cost_s) / 60.0 - patience * agreed.sum(1) - refusal * refused.sum(1),
+            "agreed_min": agreed.sum(1),
+            "refused": refused.sum(1),
+            "offers": made.sum(1),
+            "turned_away": (~bookings.plans.served[rows]).sum(1),
+        }
+        self._ended.append(day)
+        self._days_ended += len(rows)
+        infos: dict[str, Any] = {}
+        for name, values in day.items():
+            whole = np.zeros(self.num_envs, values.dtype)
+            whole[rows] = values
+            infos[name], infos[f"_{name}"] = whole, terminated.copy()
+        final = self.look()
+        last = np.empty(self.num_envs, object)
+        for row in rows:
+            last[row] = {name: array[row] for name, array in final.items()}
+        self._begin(rows)
+        return {
+            "final_obs": last,
+            "_final_obs": terminated.copy(),
+            "final_info": infos,
+            "_final_info": terminated.copy(),
+        }
+
+    def look(self, prices: str | None = None) -> dict[str, Array]:
+        """Price the current requests (by `prices` if given, else the options') and write down what the agent sees."""
+        bookings, options = self.bookings, self.options
+        request = bookings.now(bookings.requests)
+        if (prices or options.prices) == "pooled":
+            keys = mix(bookings.step_keys())
+            going_on = bookings.t < bookings.customers  # after a day's last request there is nothing to price
+            total_s, status = self.oracle.pooled_menu(
+                bookings.plans, request, keys, options.offer_effect, active=going_on
+            )
+            extra_s = total_s - bookings.plans.cost_s[:, None]
+        else:
+            extra_s, status = self.oracle.insertion_menu(bookings.plans, request, options.offer_effect)
+        self.menu = make_menu(bookings, extra_s, status, self._p_accept())
+        obs = observe(bookings, self.days, self.menu)
+        value_min = None if self.lookahead is None else self.lookahead.values(obs)
+        future_min = future_values(self, options.futures) if options.futures else None
+        anticipate(obs, self.menu, value_min, future_min, options.burden_rates)
+        free = self._ignores_mask()
+        obs["bias"] = np.zeros((self.num_envs, NUM_OFFERS), np.float32)
+        obs["action_mask"] = np.ones((self.num_envs, NUM_OFFERS), np.int8)
+        if options.mask == "soft":
+            obs["bias"][:] = np.where(free[:, None], 0.0, soft_bias(self.menu.p_accept, options.kappa))
+        elif options.mask == "hard":
+            obs["action_mask"][:] = free[:, None] | hard_mask(self.menu.p_accept, options.threshold)
+        return {name: obs[name] for name in self._parts}
+
+    def _p_accept(self) -> Array:
+        bookings, knowledge = self.bookings, self.options.knowledge
+        rider, purpose = bookings.now(bookings.rider), bookings.now(bookings.purpose)
+        if knowledge == "true":
+            return self.world.true_probability(rider, purpose)
+        request = bookings.now(bookings.requests)
+        direct_s = self.world.problem.travel_s[request["pickup"], request["dropoff"]]
+        if knowledge == "prior":
+            rider = np.full_like(rider, -1)
+        return self.flexibility.predict(rider, purpose, request["pickup_open"], direct_s)
+
+    def _ignores_mask(self) -> Array:
+        """bool[N]: the environments whose present step ignores the mask, a function of day, step and epsilon."""
+        if not self.exploring:
+            return np.zeros(self.num_envs, np.bool_)
+        with np.errstate(over="ignore"):
+            draws = mix(self.bookings.step_keys() + _EXPLORE) >> np.uint64(11)
+        return np.asarray(draws * 2.0**-53 < epsilon_at(self.progress, self.options.epsilon))
+
+    def _remember(self, offers: Array, accepted: Array) -> None:
+        """Answers to real offers, for the flexibility model; no change tells nothing."""
+        bookings, made = self.bookings, offers != NO_CHANGE
+        rows = np.zeros(int(made.sum()), ANSWER)
+        request = bookings.now(bookings.requests)[made]
+        rows["rider"], rows["purpose"] = bookings.now(bookings.rider)[made], bookings.now(bookings.purpose)[made]
+        rows["pickup_open_s"] = request["pickup_open"]
+        rows["direct_s"] = self.world.problem.travel_s[request["pickup"], request["dropoff"]]
+        rows["offer"], rows["accepted"] = offers[made], accepted[made]
+        if len(rows) and self.exploring:
+            self._unseen.append(rows)
+
+    def _learn_histories(self) -> None:
+        """Begin with what every training rider answered earlier; held-out riders' types follow from their own."""
+        if self.options.knowledge != "true":
+            self.flexibility.set_state(_first_flexibility(self.options))
+
+    def _figures(self) -> dict[str, Any]:
+        """Means over the days that ended since the last call; nothing is left out of them."""
+        if not self._ended:
+            return {}
+        day = {name: np.concatenate([part[name] for part in self._ended]) for name in self._ended[0]}
+        self._ended.clear()
+        offers = max(1, int(day["offers"].sum()))
+        return {
+            "rides/cost_min": float(day["cost_s"].mean() / 60),
+            "rides/base_cost_min": float(day["base_cost_s"].mean() / 60),
+            "rides/improvement": float(100 * (1 - day["cost_s"].sum() / day["base_cost_s"].sum())),
+            "rides/net_min": float(day["net_min"].mean()),
+            "rides/agreed_min": float(day["agreed_min"].mean()),
+            "rides/acceptance": float(100 * (1 - day["refused"].sum() / offers)),
+            "rides/offers": float(day["offers"].mean()),
+            "rides/failure_rate": float(100 * day["turned_away"].mean() / self.options.customers),
+        }
+
+
+@functools.lru_cache(maxsize=8)
+def _first_flexibility(options: RidesOptions) -> dict[str, Array]:
+    """The state of a model that has learned from the riders' histories alone."""
+    world = make_world(options)
+    model = _flexibility(world)
+    for split in ("train", "held_out"):
+        answers = histories(world.riders, options.population_seed, options.history, options.acceptance, split)
+        if split == "train" and len(answers):
+            model.add(answers)
+            model.train()
+        elif len(answers):
+            model.observe_only(answers)
+    return model.state()
+
+
+def _flexibility(world: World) -> FlexibilityModel:
+    prior = PRIOR / PRIOR.sum()
+    return FlexibilityModel(world.riders.profile_features(), seed=world.options.population_seed, prior=prior)
+
+
+def _part(tensors: dict[str, Array], prefix: str) -> dict[str, Array]:
+    return {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}

@@ -1,0 +1,1 @@
+"""Pictures of a city and its days."""

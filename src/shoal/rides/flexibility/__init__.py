@@ -1,0 +1,1 @@
+"""Who is likely to agree to what, learnt from answers."""

@@ -1,0 +1,127 @@
+"""The options of the task as one frozen value: flags of `shoal train rides`, arguments of its environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from shoal.core.seeds import Stream
+
+if TYPE_CHECKING:
+    from shoal.rides.env import RidesVectorEnv
+
+FUTURES = 32  # sampled before each offer in evaluation and at the desk, where time matters less than in training
+BURDENS = {"default": (0.05, 1.0), "easy": (0.02, 0.5)}  # (patience, refusal): docs/rides.md says why
+
+
+@dataclass(frozen=True)
+class RidesOptions:
+    """The city, its riders, the fleet, what an offer does and what the agent knows."""
+
+    customers: int = 30
+    """Requests of a day."""
+    vehicles: int = 5
+    """Vehicles, a hard limit."""
+    capacity: int = 6
+    """Seats of a vehicle."""
+    city: str = ""
+    """A CSV of travel times between zones, in seconds; default: San Francisco in 207 zones."""
+    zones: str = ""
+    """A CSV of zone names and coordinates for --city."""
+    population: int = 300
+    """Riders; a fifth of them is held out for evaluation where that is enough for a day."""
+    riders: str = ""
+    """A CSV of riders; default: a population drawn from --population-seed."""
+    trips: str = ""
+    """A CSV of the trips that --riders make; default: drawn from home and occupation."""
+    population_seed: int = 0
+    """Seed of the population."""
+    type_mix: tuple[float, ...] = ()
+    """Shares of early-only, late-only, inflexible and both among the riders of a day; default: as they come."""
+    acceptance: Literal["logit", "rule"] = "logit"
+    """How riders answer: by chance, as real people were seen to, or by the strict rule of their type."""
+    offer_effect: Literal["widen", "shift"] = "widen"
+    """What an accepted offer does to the windows."""
+    burden: Literal["default", "easy", "own"] = "default"
+    """What bothering riders costs: default (0.05, 1), easy (0.02, 0.5), own: --patience and --refusal."""
+    patience: float = 0.05
+    """Route minutes per minute that a rider agreed to (with --burden own)."""
+    refusal: float = 1.0
+    """Route minutes per refused offer (with --burden own)."""
+    iterations: int = 30
+    """Ruin-and-recreate iterations of the routing oracle after each request (300 for evaluation)."""
+    lookahead: str = ""
+    """Weights of the lookahead (.npz, made by shoal.rides.fit.lookahead); default: those that come with shoal."""
+    prices: Literal["insertion", "pooled"] = "pooled"
+    """Prices of the 16 offers that the agent sees: pooled ones are three times slower and far more telling."""
+    futures: int = 8
+    """Futures of the day sampled before each offer, in which all 16 are priced (32 for evaluation). 0: none, five times
+    as fast."""
+    knowledge: Literal["learned", "true", "prior"] = "learned"
+    """Where P(accept) comes from: learned from answers, the truth, or the mix of types alone."""
+    history: int = 10
+    """Earlier answers known of every rider, given under uniformly drawn offers."""
+    mask: Literal["soft", "hard", "off"] = "soft"
+    """soft: logits + kappa log P. hard: offers with P under the threshold are forbidden. off: neither."""
+    kappa: float = 1.0
+    """Weight of log P in the soft mask."""
+    threshold: float = 0.3
+    """P under which the hard mask forbids an offer."""
+    epsilon: float = 0.2
+    """Share of steps that ignore the mask at first; falls to 0 linearly over training."""
+    start: Literal["none", "myopic", "lookahead", "taught"] = "taught"
+    """The policy that training starts from: logits begin as its scores over --start-temperature. taught: the lookahead
+    and what a network of ours was taught about sampled futures."""
+    start_temperature: float = 0.15
+    """Minutes of expected net gain that multiply an offer's odds by e at the start."""
+    background: bool = True
+    """Train the flexibility model while rollouts go on."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "type_mix", tuple(self.type_mix))  # JSON knows lists only
+        for name, least in (("customers", 1), ("vehicles", 1), ("capacity", 1), ("population", 2), ("history", 0),
+                            ("iterations", 0), ("futures", 0)):  # fmt: skip
+            if getattr(self, name) < least:
+                raise ValueError(f"expected --{name} of at least {least}, got {getattr(self, name)}")
+        for name in ("patience", "refusal", "kappa"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ValueError(f"expected --{name} as a finite number of at least 0, got {getattr(self, name)}")
+        for name in ("threshold", "epsilon"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"expected --{name} between 0 and 1, got {getattr(self, name)}")
+        if not 0 < self.start_temperature < float("inf"):
+            raise ValueError(f"expected --start-temperature above 0, got {self.start_temperature}")
+        for name, needs in (("zones", "city"), ("trips", "riders")):
+            if getattr(self, name) and not getattr(self, needs):
+                raise ValueError(f"expected --{needs} beside --{name} {getattr(self, name)}, got none: it says which")
+        mix = self.type_mix
+        if mix and (len(mix) != 4 or min(mix) < 0 or sum(mix) <= 0):
+            raise ValueError(f"expected --type-mix as 4 shares of at least 0 that do not add up to 0, got {mix}")
+
+    @property
+    def burden_rates(self) -> tuple[float, float]:
+        """(patience, refusal) in route minutes."""
+        return BURDENS.get(self.burden, (self.patience, self.refusal))
+
+
+@dataclass(frozen=True)
+class RidesTask:
+    """What `make_vec` takes: makes any number of environments as one."""
+
+    options: RidesOptions
+
+    def make_vector(self, num_envs: int, threads: int, stream: Stream) -> RidesVectorEnv:
+        """N days at a time; training riders for the training stream, held-out ones for evaluation."""
+        from shoal.rides.env import RidesVectorEnv
+
+        return RidesVectorEnv(num_envs, self.options, threads=threads, stream=stream)
+
+
+def environment(**options: Any) -> RidesTask:
+    """The task with its options, checked."""
+    return RidesTask(RidesOptions(**options))
+
+
+def settings(options: RidesOptions) -> dict[str, Any]:
+    """A rollout is one whole day of every environment."""
+    return {"rollout_steps": options.customers}

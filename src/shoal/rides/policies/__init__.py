@@ -1,0 +1,1 @@
+"""Who makes the offers: simple rules, lookahead, sampled futures, the trained agent."""

@@ -1,0 +1,101 @@
+"""A trained rides run as a policy: for contests on held-out days, and for a booking desk."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shoal.core.arrays import Array
+from shoal.learn.deploy import DeployedPolicy, load_policy
+from shoal.learn.policy import Agent
+from shoal.learn.weights import load_weights, weights_of
+from shoal.rides.options import FUTURES, RidesOptions
+from shoal.runs import checkpoint
+from shoal.runs.folder import Run
+
+if TYPE_CHECKING:
+    from shoal.rides.contest.play import Entrant
+    from shoal.rides.desk.offer import Booked, Desk, Offer
+
+_LEARNED = "env.flexibility."
+_SEEN = (
+    "start",
+    "start_temperature",
+    "prices",
+    "futures",
+    "mask",
+    "kappa",
+    "threshold",
+)  # what shapes its observations
+
+
+class Negotiator:
+    """Network and flexibility model of a run's newest checkpoint, or of an epoch kept.
+
+    `futures`: how many to sample before each offer; by default 32, or none if the run was trained without.
+    """
+
+    def __init__(
+        self, run: str | Path, *, runs_dir: str | Path = "runs", epoch: int | None = None, futures: int | None = None
+    ) -> None:
+        from shoal.rides.observe import FEATURES_VERSION
+
+        self.policy = load_policy(run, runs_dir=runs_dir, epoch=epoch)
+        config = self.policy.config
+        if config.task != "rides":
+            raise ValueError(f"expected a run of rides, got one of {config.task}: {run}")
+        self.policy.check_features(FEATURES_VERSION)
+        folder = Run.open(run, Path(runs_dir))
+        found = checkpoint.load(folder.checkpoints, self.policy.epoch)
+        self.name, self.path, self.epoch = folder.name, folder.path, self.policy.epoch
+        trained = RidesOptions(**json.loads(config.env_kwargs))
+        self.options = replace(trained, futures=(FUTURES if trained.futures else 0) if futures is None else futures)
+        self.flexibility = {
+            name[len(_LEARNED) :]: value for name, value in found.tensors.items() if name.startswith(_LEARNED)
+        }
+        self._own_network = found.meta.get("network")
+        self._policies: dict[int, DeployedPolicy] = {self.options.customers: self.policy}
+        self._desk: Desk | None = None
+
+    def act(self, env: Any, observations: dict[str, Array]) -> Array:
+        """The offers int64[N] of highest probability, for any number of customers a day."""
+        actions: Array = self._for(env.single_observation_space, env.options.customers)(observations, batched=True)
+        return actions
+
+    def entrant(self) -> Entrant:
+        """For a contest: the policy, the options that shape its observations, and what it learned of riders."""
+        from shoal.rides.contest.play import Entrant
+
+        return Entrant(self.act, {name: getattr(self.options, name) for name in _SEEN}, self.flexibility or None)
+
+    def offer(self, booked: Booked, request: Any, rider: int, purpose: int) -> Offer:
+        """What to offer this rider now: `booked` is the day so far, `request` a REQUEST record as asked.
+
+        The first call builds the city; from then on it takes milliseconds, but for a day that has more calls than the
+        run's number of customers: every tenth call beyond takes a third of a second.
+        """
+        return self.desk().offer(booked, request, rider, purpose)
+
+    def desk(self) -> Desk:
+        """The desk that `offer` uses, kept open between calls."""
+        if self._desk is None:
+            from shoal.rides.desk.offer import Desk
+
+            self._desk = Desk(self.act, self.options, self.flexibility or None)
+        return self._desk
+
+    def _for(self, space: Any, customers: int) -> DeployedPolicy:
+        """The same weights for days of another length: the network reads a set of requests of any size."""
+        if customers not in self._policies:
+            config = self.policy.config
+            if self.policy.agent.moments is not None:
+                raise ValueError(
+                    f"the run scales its observations by statistics of days with {self.options.customers} customers "
+                    f"(--normalise-observations): it cannot be used on days with {customers}"
+                )
+            agent = Agent(space, self.policy.action_space, config.ppo, own_network=self._own_network)
+            load_weights(agent.network, weights_of(self.policy.agent.network))
+            self._policies[customers] = DeployedPolicy(agent, self.policy.action_space, config, self.epoch)
+        return self._policies[customers]

@@ -1,0 +1,1 @@
+"""A city, its riders and their days. Knows nothing of training."""

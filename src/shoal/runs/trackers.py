@@ -1,0 +1,192 @@
+"""Where metrics go: always the run's own metrics.jsonl, and TensorBoard or Weights & Biases if asked for."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+import secrets
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from shoal.runs.disk import read_json, replace_atomically, to_json
+from shoal.runs.folder import Run
+
+
+class Tracker(Protocol):
+    """Takes one flat row of metrics per logged epoch."""
+
+    def log(self, row: dict[str, Any]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class JsonlTracker:
+    """Rows into the run's metrics.jsonl."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def log(self, row: dict[str, Any]) -> None:
+        self._run.append(row)
+
+    def close(self) -> None:
+        """Nothing is held open: every row is on disk once `log` returns."""
+
+
+class TensorBoardTracker:
+    """Scalars into `tensorboard/` of the run, by TensorBoard's own record format, without torch.
+
+    Its EventFileWriter is not used: that one starts a thread (unwelcome before a fork) and puts the
+    host's name into the file's.
+    """
+
+    def __init__(self, run: Run, config: Mapping[str, Any]) -> None:
+        from tensorboard.compat.proto import event_pb2, summary_pb2
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        self._event, self._session = event_pb2.Event, event_pb2.SessionLog
+        self._summary = summary_pb2.Summary
+        folder = run.path / "tensorboard"
+        folder.mkdir(exist_ok=True)
+        file = folder / f"events.out.tfevents.{time.time_ns() // 1000:016d}.shoal.{os.getpid()}"
+        self._writer = RecordWriter(file.open("xb"))
+        self._write(file_version="brain.Event:2")
+        rows = run.metrics()
+        if rows:  # resumed: TensorBoard forgets what the interrupted part drew beyond this step
+            start = self._session(status=self._session.START)
+            self._write(session_log=start, step=_step(rows[-1]) + 1)
+        self._writer.flush()
+
+    def log(self, row: dict[str, Any]) -> None:
+        values = [
+            self._summary.Value(tag=key, simple_value=float(value))
+            for key, value in row.items()
+            if isinstance(value, int | float) and math.isfinite(value)
+        ]
+        self._write(summary=self._summary(value=values), step=_step(row))
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def _write(self, **fields: Any) -> None:
+        self._writer.write(self._event(wall_time=time.time(), **fields).SerializeToString())
+
+
+class WandbTracker:
+    """Rows to Weights & Biases; a resumed run continues its curve. `WANDB_MODE=offline` needs no network."""
+
+    def __init__(self, run: Run, config: Mapping[str, Any]) -> None:
+        import wandb
+
+        path = run.path / "wandb.json"
+        if not path.exists():
+            replace_atomically(path, to_json({"id": secrets.token_hex(4)}))
+        try:
+            self._session = wandb.init(
+                **_wandb_place(config.get("run", {})),
+                name=run.name,
+                id=read_json(path)["id"],
+                resume="allow",
+                dir=str(run.path),
+                config=dict(config),
+                # It would wrap stdout, which the progress display needs for itself.
+                settings=wandb.Settings(console="off"),
+            )
+        except wandb.errors.Error as error:
+            raise RuntimeError(
+                f"Weights & Biases cannot be reached: {error}. Type `wandb login` once, or set WANDB_MODE=offline to "
+                "keep its files in the run folder, or leave out --track wandb"
+            ) from error
+
+    def log(self, row: dict[str, Any]) -> None:
+        self._session.log(row, step=_step(row))
+
+    def close(self) -> None:
+        self._session.finish()
+
+
+def _wandb_place(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Where a run goes: the flags, else W&B's own variables (WANDB_PROJECT, WANDB_ENTITY ...), else project "shoal".
+
+    What is left out here is what wandb takes from its variables.
+    """
+    place = {name: options.get(f"wandb_{name}") for name in ("project", "entity", "group")}
+    if not place["project"] and not os.environ.get("WANDB_PROJECT"):
+        place["project"] = "shoal"
+    tags = [tag.strip() for tag in str(options.get("wandb_tags") or "").split(",") if tag.strip()]
+    return {name: value for name, value in {**place, "tags": tags}.items() if value}
+
+
+class Guarded:
+    """A tracker whose failure is noted once in events.jsonl and never stops the training.
+
+    The first failure switches it off; with `retry` (metrics.jsonl, whose disk may have room again
+    later) every row is tried.
+    """
+
+    def __init__(self, name: str, tracker: Tracker, run: Run, *, retry: bool = False) -> None:
+        self._name, self._tracker, self._run, self._retry = name, tracker, run, retry
+        self._failed = False
+
+    def log(self, row: dict[str, Any]) -> None:
+        if self._retry or not self._failed:
+            self._attempt(lambda: self._tracker.log(row))
+
+    def close(self) -> None:
+        self._attempt(self._tracker.close)
+
+    def _attempt(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as error:
+            if self._failed:
+                return
+            self._failed = True
+            what = "misses rows" if self._retry else "is switched off"
+            text = f"tracker {self._name} {what} from here: {type(error).__name__}: {error}"
+            try:
+                self._run.note({"event": "tracker_failed", "tracker": self._name, "message": text})
+            except OSError:  # the disk that failed the tracker may fail the note too
+                warnings.warn(text, stacklevel=3)
+
+
+_CHOICES: dict[str, Callable[[Run, Mapping[str, Any]], Tracker]] = {
+    "tensorboard": TensorBoardTracker,
+    "wandb": WandbTracker,
+}
+
+
+def check_names(names: str) -> list[str]:
+    """The trackers in a comma-separated list; an unknown or uninstalled one is refused."""
+    wanted = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    for name in wanted:
+        if name not in _CHOICES:
+            raise ValueError(f"unknown tracker {name!r}: choose from {', '.join(_CHOICES)}")
+        if importlib.util.find_spec(name) is None:
+            raise ModuleNotFoundError(f'the tracker {name} needs its package: pip install "shoal[{name}]"')
+    return wanted
+
+
+def make_trackers(names: str, run: Run, config: Mapping[str, Any]) -> list[Tracker]:
+    """metrics.jsonl, then the trackers named in a comma-separated list ("" for none), in that order.
+
+    When resuming, call `run.truncate_metrics` first: TensorBoard is told where the run goes on.
+    """
+    wanted = check_names(names)
+    trackers: list[Tracker] = [Guarded("jsonl", JsonlTracker(run), run, retry=True)]
+    try:
+        for name in wanted:
+            trackers.append(Guarded(name, _CHOICES[name](run, config), run))
+    except BaseException:
+        for tracker in trackers:
+            tracker.close()
+        raise
+    return trackers
+
+
+def _step(row: Mapping[str, Any]) -> int:
+    return int(row.get("steps") or row.get("epoch") or 0)

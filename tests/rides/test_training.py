@@ -1,0 +1,101 @@
+"""PPO on rides: the behaviour policy is replayed as it acted, and a run resumes to the same bits."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import shoal
+from shoal.learn.learner import Learner
+from shoal.runs import checkpoint
+from shoal.runs.folder import Run
+from shoal.tasks.presets import auto_scaled, config_for
+from shoal.training import make_envs
+
+SMALL = {"customers": 5, "iterations": 2, "start": "myopic", "vehicles": 2}
+
+
+def config(**options):
+    own = {**SMALL, **options.pop("own", {})}
+    settings = {"num_envs": 6, "policy_epochs": 2, "value_epochs": 3, "minibatch_size": 16, "log_interval": 1000}
+    return config_for("rides", env_kwargs=json.dumps(own), **{**settings, "epochs": 4, **options})
+
+
+@pytest.mark.parametrize("mask", ["soft", "hard", "off"])
+def test_ratio_is_one_in_the_first_minibatch(mask):
+    """With masks and exploration in the behaviour policy, its stored log-probabilities are those of the update."""
+    settings = config(own={"mask": mask, "epsilon": 0.5})
+    envs = make_envs(settings, None, lambda text: None)
+    learner = Learner(settings, envs)
+    with torch.no_grad():  # an untrained residual is 0: make the network say something of its own
+        for parameter in learner.agent.network.policy_head.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
+    learner.start()
+    batch = learner.estimate(learner.collect())
+    with torch.inference_mode():
+        params = learner.agent.kind.mask(learner.agent.network.policy(batch.features), batch.masks)
+    now = learner.agent.kind.log_prob(params, batch.actions)
+    assert torch.allclose(now, batch.log_probs, atol=2e-6)
+    assert len(batch) == 30
+    envs.close()
+
+
+def test_starts_as_the_policy_it_starts_from():
+    """With a zero residual and no mask, the most likely offer is the one with the best start score."""
+    settings = config(own={"mask": "off"})
+    envs = make_envs(settings, None, lambda text: None)
+    learner = Learner(settings, envs)
+    learner.start()
+    rollout = learner.collect()
+    offers = rollout.observations[[path[0] for path, _, _ in learner.stepper.layout.leaves].index("offers")]
+    best = offers[:-1, :, :, 6].argmax(-1)  # the myopic column
+    assert np.array_equal(rollout.params.argmax(-1).numpy(), best)
+    envs.close()
+
+
+def test_resumes_to_the_same_bits(tmp_path):
+    """Four epochs at once, and two and two more from the checkpoint, give equal weights, days and buffers."""
+    kept = {"runs_dir": str(tmp_path), "seed": 3, "lr_schedule": "constant", "own": {"epsilon": 0.0}}
+    shoal.train(config=config(name="whole", **kept))
+    shoal.train(config=config(name="half", epochs=2, **kept))
+    shoal.train(resume=tmp_path / "half", epochs=4)
+    whole, half = (
+        checkpoint.load_latest(Run.open(tmp_path / name, tmp_path).checkpoints).tensors for name in ("whole", "half")
+    )
+    assert whole.keys() == half.keys()
+    assert [name for name in whole if not np.array_equal(whole[name], half[name])] == []
+
+
+def test_policy_can_be_loaded_and_acts(tmp_path):
+    """A run's policy is rebuilt with the task's own network and answers for a batch of observations."""
+    result = shoal.train(config=config(runs_dir=str(tmp_path), name="run"))
+    policy = shoal.load_policy(result.run)
+    envs = make_envs(config(), None, lambda text: None)
+    observations, _ = envs.reset(seed=0)
+    actions = policy(observations, batched=True)
+    assert actions.shape == (6,)
+    assert ((actions >= 0) & (actions < 16)).all()
+    envs.close()
+
+
+def test_auto_scale_goes_through_the_two_known_settings():
+    """From 10 policy and 40 value epochs of 64 to 8 and 30 of 128 at 256 environments, 5e-4, four times the days."""
+    scaled, lines = auto_scaled(
+        config_for("rides", num_envs=256, policy_epochs=10, value_epochs=40, minibatch_size=64)
+    )  # fmt: skip
+    ppo = scaled.ppo
+    assert (ppo.policy_epochs, ppo.value_epochs, ppo.minibatch_size, ppo.learning_rate) == (8, 30, 128, 5e-4)
+    assert scaled.run.episodes == 4 * config_for("rides").run.episodes
+    assert len(lines) == 5
+    same, lines = auto_scaled(config_for("rides"))
+    assert same == config_for("rides")
+    assert lines == []
+
+
+def test_a_rollout_is_a_whole_day():
+    """Other numbers of customers change the rollout with them, unless it is given by hand."""
+    assert config_for("rides", env_kwargs='{"customers": 45}').ppo.rollout_steps == 45
+    assert config_for("rides", env_kwargs='{"customers": 45}', rollout_steps=30).ppo.rollout_steps == 30
