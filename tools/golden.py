@@ -32,14 +32,14 @@ RUNS: dict[str, tuple[str, dict[str, object]]] = {
         "Pendulum-v1",
         {"num_envs": 8, "backend": "serial", "normalise_rewards": True, "policy_epochs": 1, "value_epochs": 3, **SMALL},
     ),
-    "masked GridWorld": ("shoal/GridWorld-v0", {"num_envs": 8, "backend": "serial", **SMALL}),
+    "masked GridWorld": ("shoal/GridWorld-v0", {"num_envs": 8, **SMALL}),
     "cage2": ("cage2", {"num_envs": 32, **SMALL}),
     "cage2 without memory": ("cage2", {"num_envs": 32, "env_kwargs": '{"features": "plain"}', **SMALL}),
     "cage2 with an order": (
         "cage2",
         {
             "num_envs": 32,
-            "env_kwargs": '{"order": "user > op_host > op_server > enterprise > defender", "red": "B_line"}',
+            "env_kwargs": '{"order": "user,op_host,op_server,enterprise,defender", "red": "B_line"}',
             **SMALL,
         },
     ),
