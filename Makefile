@@ -32,7 +32,7 @@ lint: $(STAMP)  ## ruff, mypy, and who may import whom
 	$(BIN)/lint-imports
 
 docs: $(STAMP)  ## the documentation as a site, in site/ (a broken link fails)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --clean
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean
 	$(BIN)/python tools/check_site.py site
 
 examples: $(STAMP)  ## run every example
