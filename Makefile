@@ -3,9 +3,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+TORCH := torch==$(shell sed -n 's/^torch==//p' constraints.txt)
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: run test test-slow lint bench examples clean
+.DEFAULT_GOAL := help
+.PHONY: help install run test test-slow lint docs examples wheel wheel-install bench clean
+
+help:  ## what there is to make (this list)
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-21s%s\n", $$1, $$2 }'
+
+install: $(STAMP)  ## shoal with everything it can use, in .venv
 
 run: $(STAMP)  ## train the ride negotiator, evaluate it on held-out days, say where the report is (about 5 minutes)
 	@$(BIN)/shoal train rides
@@ -17,25 +25,42 @@ test: $(STAMP)  ## the tests that take minutes
 test-slow: $(STAMP)  ## learning, soak and other long tests
 	$(BIN)/pytest -m slow
 
-lint: $(STAMP)
-	$(BIN)/ruff check src tests benchmarks examples
-	$(BIN)/ruff format --check src tests benchmarks examples
+lint: $(STAMP)  ## ruff, mypy, and who may import whom
+	$(BIN)/ruff check src tests benchmarks examples tools
+	$(BIN)/ruff format --check src tests benchmarks examples tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(STAMP)  ## the documentation as a site, in site/ (a broken link fails)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean
+	$(BIN)/python tools/check_site.py site
+
+examples: $(STAMP)  ## run every example
+	for script in examples/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+wheel: $(STAMP)  ## the wheel in dist/, with what it holds checked
+	rm -rf build dist
+	$(BIN)/python -m build --wheel --no-isolation >/dev/null
+	$(BIN)/twine check --strict dist/*.whl
+	$(BIN)/python tools/check_wheel.py dist/*.whl
+
+wheel-install: wheel  ## the wheel without extras in a clean environment trains CartPole
+	rm -rf build/clean
+	$(PYTHON) -m venv build/clean
+	build/clean/bin/pip install --quiet --disable-pip-version-check -c constraints.txt $(TORCH)
+	build/clean/bin/pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	cd build/clean && bin/python "$(CURDIR)/tools/check_installed.py"
 
 bench: $(STAMP)  ## every benchmark with its target
 	$(BIN)/python -m benchmarks all
 
-examples: $(STAMP)
-	for script in examples/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
-
 # torch first, by its exact version, so that no other package's range brings in another build of it.
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt setuptools wheel
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt "torch==$$(sed -n 's/^torch==//p' constraints.txt)"
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev,tensorboard,wandb,peers]'
+	$(PIP) setuptools wheel
+	$(PIP) $(TORCH)
+	$(PIP) --no-build-isolation -e '.[all,dev,docs,peers]'
 	touch $(STAMP)
 
-clean:
-	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+clean:  ## remove what make made (runs/ stays)
+	rm -rf $(VENV) build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
+import sys
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
+
+from shoal import cli
+from shoal.cage2 import commands
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -37,3 +43,110 @@ def test_links_of_a_page_lead_somewhere(page: Path) -> None:
     """Relative links and pictures exist."""
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+# -- command lines -----------------------------------------------------------------------------------
+
+
+class Understood(BaseException):
+    """Raised in place of the work, once a command line has been parsed: no handler of errors takes it for one."""
+
+
+def command_lines(page: str) -> list[list[str]]:
+    """The words of each `shoal ...` line of fenced blocks, without what the page says beside it."""
+    found = []
+    for block in re.findall(r"^ *```\w*\n(.*?)^ *```", page, re.MULTILINE | re.DOTALL):
+        for line in re.sub(r"\s*\\\n\s*", " ", block).splitlines():
+            match = re.match(r" *(?:\$ )?(?:\w+=\S+ )*shoal (\S.*)", line)
+            if match:
+                command = re.split(r"\s{2,}|\s#\s|\s\|\s|\s&&\s|\s>\s", match[1])[0]
+                found.append(shlex.split(command))
+    return found
+
+
+def as_new(words: list[str]) -> list[str]:
+    """`train --resume RUN` and `search --resume FOLDER` take the flags of a new one, and their folder is not here."""
+    if "--resume" not in words:
+        return words
+    at = words.index("--resume")
+    return [words[0], {"train": "CartPole-v1", "search": "cage2"}[words[0]], *words[1:at], *words[at + 2 :]]
+
+
+def complaint(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str | None:
+    """What shoal says against a command line; None where it would begin to work."""
+    for rides in (False, True) if words[:1] == ["evaluate"] else (False,):  # a run that is not here may be one of rides
+        with monkeypatch.context() as patch:
+            if rides:
+                patch.setattr(cli, "is_rides", lambda args: True)
+            try:
+                cli.main(as_new(words))
+            except Understood:
+                return None
+            except SystemExit as end:
+                said = capsys.readouterr().err
+                if not end.code:  # --help, --version
+                    return None
+    return said
+
+
+@pytest.fixture
+def only_parsing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands go as far as their flags are understood."""
+
+    def parsed(*args: Any, **options: Any) -> NoReturn:
+        real(*args, **options)
+        raise Understood
+
+    def replayed(files: list[str], rules: str) -> NoReturn:
+        if wrong := [name for name in files if name.startswith("-")]:
+            raise ValueError(f"unknown flags {wrong}")
+        raise Understood
+
+    real = cli.parse
+    for name, module in list(sys.modules.items()):
+        if name.startswith("shoal.cli") and getattr(module, "parse", None) is real and name != "shoal.cli.parsing":
+            monkeypatch.setattr(module, "parse", parsed)
+    monkeypatch.setattr(commands, "replay", replayed)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+
+@pytest.mark.usefixtures("only_parsing")
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.name)
+def test_command_lines_of_a_page_are_understood(
+    page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Verbs and flags exist; RUN and runs/... need not."""
+    wrong = {" ".join(words): complaint(words, monkeypatch, capsys) for words in command_lines(page.read_text())}
+    assert not {line: said for line, said in wrong.items() if said is not None}
+
+
+@pytest.mark.usefixtures("only_parsing")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "trian CartPole-v1",
+        "train CartPole-v1 --num-environments 8",
+        "train --resume RUN --stepz 5",
+        "evaluate RUN --day 60",
+        "evaluate rides --polices myopic",
+        "search cage2 --order 120",
+        "cage2 play d1 --pictures e.png",
+        "cage2 replay --rule final a.npz",
+        "rides offer RUN --rows 12",
+        "tune CartPole-v1 --second 1",
+        "report RUN --out a.html",
+    ],
+)
+def test_a_wrong_command_line_would_be_found(
+    line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In whichever verb it is, and with words beside it."""
+    (words,) = command_lines(f"```\nshoal {line}     what it does\n```\n")
+    assert complaint(words, monkeypatch, capsys)
+
+
+def test_the_pages_have_command_lines() -> None:
+    """The lines are found."""
+    assert sum(len(command_lines(page.read_text())) for page in PAGES) > 25
+    words = ["train", "a", "--b", "1", "--c", "2"]
+    assert command_lines("```\nX=1 shoal train a --b 1 \\\n  --c 2   # why\n```") == [words]

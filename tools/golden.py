@@ -110,7 +110,7 @@ def trained(tree: Path, name: str) -> str:
 def searched(tree: Path) -> str:
     """The table of a search of three pulls."""
     with tempfile.TemporaryDirectory() as folder:
-        words = ["search", "gridworld", "--workflows", "3", "--num-envs", "8", "--episodes-per-env", "4", "--name", "golden", "--json"]
+        words = ["search", "gridworld", "--workflows", "3", "--num-envs", "8", "--episodes-per-env", "4", "--name", "golden", "--json"]  # fmt: skip
         done = run(tree, ["-m", "shoal.cli", *words], Path(folder))
         if done.returncode != 0:
             return "failed: " + done.stderr[-300:]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 from shoal.tasks.registration import register
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["WorkflowSearch", "__version__", "evaluate", "load_policy", "make_vec", "train"]
 
 _HOMES = {

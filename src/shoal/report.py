@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from shoal.extras import install, missing
 from shoal.runs import scores
 from shoal.runs.conduct import conduct_line
-from shoal.runs.curves import curve_figure
 from shoal.runs.disk import read_json, replace_atomically
 from shoal.runs.folder import Run
 from shoal.runs.meanings import MEANINGS
@@ -68,7 +68,6 @@ def _page(run: Run, rows: list[dict[str, Any]], pictures: list[str]) -> str:
         answer, scored = rides_report.headline(run), [Part(rides_report.TITLE, rides_report.section(run))]
     else:
         answer, scored = _answer(run, last, kept), [Part("Held-out score", _scores(kept))]
-    charts = "".join(f"<div>{themed(picture)}</div>" for picture in pictures)
     return page(
         run.name,
         config["task"],
@@ -77,7 +76,7 @@ def _page(run: Run, rows: list[dict[str, Any]], pictures: list[str]) -> str:
         facts,
         [
             *scored,
-            Part("Training", f"<div class='charts'>{charts}</div>" if charts else "No epoch has been recorded yet."),
+            Part("Training", _charts(run, rows, pictures)),
             Part("Episodes", _episodes(run)),
             Part("Events", _events(events)),
             Part("Last epoch", pairs(last, MEANINGS) if last else ""),
@@ -215,7 +214,11 @@ def _leaderboard(board: dict[str, Any]) -> str:
 
 
 def _pictures(rows: list[dict[str, Any]], config: dict[str, Any]) -> list[str]:
-    """A small chart for every curve that the rows have values of, as SVG."""
+    """A small chart for every curve that the rows have values of, as SVG; none without matplotlib."""
+    if missing("report"):
+        return []
+    from shoal.runs.curves import curve_figure
+
     found = []
     target = config["run"].get("target_return")
     for key, label in _CURVES:
@@ -223,6 +226,20 @@ def _pictures(rows: list[dict[str, Any]], config: dict[str, Any]) -> list[str]:
         if values and not (config["task"] == "rides" and key in _RIDES_TWICE):
             found.append(svg_of(curve_figure(rows, key, label, target if key == RETURN else None)))
     return found
+
+
+def _charts(run: Run, rows: list[dict[str, Any]], pictures: list[str]) -> str:
+    if pictures:
+        return f"<div class='charts'>{''.join(f'<div>{themed(picture)}</div>' for picture in pictures)}</div>"
+    return _undrawn(run, "report", "curves") if rows and missing("report") else "No epoch has been recorded yet."
+
+
+def _undrawn(run: Run, extra: str, what: str) -> str:
+    """What to install for a picture, and how it then gets onto the page."""
+    return (
+        f"<p>No {what} drawn, since matplotlib is not installed: <code>{text(install(extra))}</code>, then "
+        f"<code>shoal report {text(run.name)}</code>.</p>"
+    )
 
 
 def _side_by_side(pictures: list[str], columns: int = 2) -> str:
@@ -243,6 +260,8 @@ def _episodes(run: Run) -> str:
     """Episodes to look at, for a task that can draw them."""
     if run.config["task"] != "cage2":
         return ""
+    if missing("cage2"):
+        return _undrawn(run, "cage2", "episode")
     from shoal.cage2.commands import play
     from shoal.cage2.defender import cage2_policy
     from shoal.cage2.figures import episode_figure

@@ -1,4 +1,4 @@
-"""One episode to look at: step by step, in words, and as data for a picture (shoal.figures draws it)."""
+"""One episode to look at: step by step, in words, and as data for a picture (figures.py draws it)."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from shoal.cli.parsing import named, parse, take
+from shoal.extras import require
 
 PICTURES = (".png", ".svg", ".pdf")
 USAGE = """shoal cage2 replay FILE...          compare recordings of the real CybORG with the simulator, field by field
@@ -153,6 +154,7 @@ def _check_picture(given: PlayArgs) -> None:
         raise ValueError("--picture: expected --simulator shoal: a picture shows what red holds, CybORG is not asked")
     if Path(str(given.picture)).suffix.lower() not in PICTURES:
         raise ValueError(f"--picture: expected a file name that ends in {', '.join(PICTURES)}, got {given.picture!r}")
+    require("cage2", "--picture")
 
 
 def _defender(name: str, runs_dir: str) -> tuple[Any, dict[str, str]]:

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from shoal.extras import extra_of, install
 from shoal.runs.words import explain
 
 DEBUG = "SHOAL_DEBUG"
-_EXTRAS = {"tensorboard": "tensorboard", "wandb": "wandb", "stable_baselines3": "peers"}  # package -> extra of shoal
 _USAGE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -86,8 +86,8 @@ def _missing(error: ImportError) -> str:
     text, name = str(error), (error.name or "").partition(".")[0]
     if "pip install" in text or not name or name == "shoal":
         return text
-    wanted = f"shoal[{_EXTRAS[name]}]" if name in _EXTRAS else name
-    return f'{text}: pip install "{wanted}"'
+    extra = extra_of(name)
+    return f"{text}: {install(extra)}" if extra else f'{text}: pip install "{name}"'
 
 
 def _fault(error: Any) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from shoal.cli.parsing import named, parse
+from shoal.extras import require
 
 USAGE = """shoal rides city                    the city as a map
 shoal rides day [--seed N]          one day's requests: a table, a map, a CSV file
@@ -44,6 +45,7 @@ class CityArgs:
 def city(args: list[str], as_json: bool) -> int:
     """Draw the city and say its figures."""
     given = parse(CityArgs, args, "shoal rides city")
+    require("rides", "shoal rides")
     from matplotlib.figure import Figure
 
     from shoal.rides.figures.map import draw_city
@@ -103,6 +105,7 @@ class DayArgs:
 def day(args: list[str], as_json: bool) -> int:
     """Print a day's requests, draw them and, with --csv, write them."""
     given = parse(DayArgs, args, "shoal rides day")
+    require("rides", "shoal rides")
     from matplotlib.figure import Figure
 
     from shoal.rides.desk.text import day_rows
@@ -181,6 +184,7 @@ class OfferArgs:
 def offer(args: list[str], as_json: bool) -> int:
     """Print the offer, its price, P(accept) and the routes under either answer."""
     given = parse(OfferArgs, named(args, "--run"), "shoal rides offer RUN")
+    require("rides", "shoal rides")
     if bool(given.request) == (given.row is not None):
         raise ValueError("expected the call as --request or as --row of --day, one of the two")
     from shoal.rides.desk.calls import find_call

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.cli.parsing import parse, take
+from shoal.extras import require
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ def evaluate(args: list[str], as_json: bool) -> int:
     if runs == ["rides"]:
         return _evaluate_policies(args, as_json)
     given = parse(RunContestArgs, args, "shoal evaluate RUN [RUN...]")
+    require("rides", "shoal evaluate")
     from shoal.report import write_report
     from shoal.rides.contest.report import evaluate_runs
 
@@ -93,6 +95,7 @@ def _evaluate_policies(args: list[str], as_json: bool) -> int:
     kinds = [("contest", ContestArgs), ("world", RidesOptions)]
     Both = dataclasses.make_dataclass("Both", kinds, frozen=True, namespace={"__doc__": ContestArgs.__doc__})
     both: Any = parse(Both, args, "shoal evaluate rides", Both(ContestArgs(), RidesOptions()))
+    require("rides", "shoal evaluate")
     given = both.contest
     if not given.policy and any(arg.partition("=")[0] == "--policy" for arg in args):
         raise ValueError("expected at least one policy after --policy, such as myopic, got none")

@@ -7,6 +7,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from shoal.extras import require
+
 
 @dataclass(frozen=True)
 class Task:
@@ -21,6 +23,7 @@ class Task:
     settings: str = (
         ""  # "module:function" from those options to settings that follow from them, below flags given by hand
     )
+    extra: str = ""  # of shoal, without which it cannot be made
     evaluations: tuple[tuple[str, str], ...] = (("", ""),)  # flags of `shoal evaluate RUN`, and what they are for
 
 
@@ -33,6 +36,7 @@ TASKS = {
             make="shoal.rides.options:environment",
             options="shoal.rides.options:RidesOptions",
             settings="shoal.rides.options:settings",
+            extra="rides",
             evaluations=(
                 ("--days 60 --reference-iterations 200 --reference-seeds 1", "a first look, some minutes"),
                 ("--days 900", "a verdict: an hour and more"),
@@ -59,6 +63,8 @@ TASKS = {
 def environment(task: str, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """What `make_vec` takes for a task, and the arguments that are still to be given to it."""
     place = TASKS[task].make if task in TASKS else ""
+    if place and TASKS[task].extra:
+        require(TASKS[task].extra, task)
     return (_load(place)(**kwargs), {}) if place else (task, kwargs)
 
 

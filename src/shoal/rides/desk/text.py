@@ -1,4 +1,4 @@
-"""A city and a day as plain data: rows for a table, series for a figure (shoal.figures draws them)."""
+"""A city and a day as plain data: rows for a table, series for a figure (rides/figures draws them)."""
 
 from __future__ import annotations
 

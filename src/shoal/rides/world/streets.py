@@ -12,6 +12,7 @@ import itertools
 
 import numpy as np
 
+from shoal.extras import require
 from shoal.rides.world import geography
 from shoal.rides.world.geography import Array
 
@@ -84,6 +85,7 @@ def edge_seconds(points: Array) -> Array:
 
 def travel_seconds(points: Array) -> Array:
     """Travel time between all pairs of zones, int32[Z, Z]: out of the door, the shortest path, to the door."""
+    require("rides", "the city")
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import shortest_path
 

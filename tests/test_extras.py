@@ -1,0 +1,97 @@
+"""What shoal does without its extras, and what it says about the rest. Packages are hidden in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from shoal.extras import EXTRAS, extra_of, missing, require
+
+ROOT = Path(__file__).parents[1]
+OPTIONAL = sorted({package for packages in EXTRAS.values() for package in packages})
+PACKAGES = {"sklearn": "scikit-learn", "stable_baselines3": "stable-baselines3"}  # where pip has another name
+HIDDEN = f"""
+import sys
+for name in {OPTIONAL}:
+    sys.modules[name] = None  # importing it raises ModuleNotFoundError, as if it was not installed
+from shoal.cli import main
+main()
+"""
+
+
+def shoal_alone(*args: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """`shoal ...` as after a plain `pip install shoal`."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-c", HIDDEN, *args]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=250)
+
+
+def test_training_and_scoring_need_no_extra(tmp_path: Path) -> None:
+    """The page is written without curves and says what to install for them."""
+    words = "train CartPole-v1 --steps 4000 --num-envs 4 --name one"
+    trained = shoal_alone(*words.split(), folder=tmp_path)
+    assert trained.returncode == 0, trained.stderr
+    assert "report could not be written" not in trained.stderr
+    page = (tmp_path / "runs" / "one" / "report.html").read_text()
+    assert "No curves drawn" in page
+    assert "pip install &quot;shoal[report]&quot;" in page
+    assert "No epoch has been recorded yet" not in page
+    scored = shoal_alone("evaluate", "runs/one", "--episodes", "5", folder=tmp_path)
+    assert scored.returncode == 0, scored.stderr
+    assert "Held-out score" in (tmp_path / "runs" / "one" / "report.html").read_text()
+
+
+def test_cage2_trains_without_an_extra(tmp_path: Path) -> None:
+    """Only its pictures need matplotlib."""
+    words = "train cage2 --steps 2000 --num-envs 8 --name one"
+    trained = shoal_alone(*words.split(), folder=tmp_path)
+    assert trained.returncode == 0, trained.stderr
+    assert "No episode drawn" in (tmp_path / "runs" / "one" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [
+        ("train rides --name one", "rides"),
+        ("tune rides", "rides"),
+        ("evaluate rides --policy myopic --days 2", "rides"),
+        ("rides city", "rides"),
+        ("search gridworld --workflows 3", "search"),
+        ("cage2 play d1 --picture one.png", "cage2"),
+        ("train CartPole-v1 --track tensorboard", "tensorboard"),
+        ("train CartPole-v1 --track wandb", "wandb"),
+    ],
+)
+def test_what_needs_an_extra_names_it_before_any_work(words: str, extra: str, tmp_path: Path) -> None:
+    """One line, exit code 2, and nothing is left behind."""
+    refused = shoal_alone(*words.split(), folder=tmp_path)
+    assert refused.returncode == 2, refused.stderr
+    assert f'pip install "shoal[{extra}]"' in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1, refused.stderr
+    assert refused.stdout == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_extras_are_those_of_the_package() -> None:
+    """pyproject.toml and the sentences agree; [all] has every extra that users train with."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for extra, packages in EXTRAS.items():
+        listed = {line.partition(">")[0].partition("[")[0] for line in extras[extra]}
+        assert {PACKAGES.get(package, package) for package in packages} <= listed, extra
+    everything = extras["all"][0].removeprefix("shoal[").removesuffix("]").split(",")
+    assert sorted(everything) == sorted(EXTRAS.keys() - {"peers"})
+
+
+def test_the_sentence_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that is missing, at once."""
+    assert missing("rides") == []
+    monkeypatch.setitem(sys.modules, "pyvrp", None)
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    with pytest.raises(ModuleNotFoundError, match="rides needs pyvrp and scipy, which are not installed: pip install"):
+        require("rides", "rides")
+    assert extra_of("sklearn") == "search"
