@@ -12,7 +12,7 @@ from shoal.cli.parsing import named, parse
 
 USAGE = """shoal rides city                    the city as a map
 shoal rides day [--seed N]          one day's requests: a table, a map, a CSV file
-shoal rides offer RUN --day FILE    what a trained run would offer the rider who is calling now"""
+shoal rides offer RUN --day FILE    the offer of a trained run to the rider who is calling now"""
 
 
 def rides(args: list[str], as_json: bool) -> int:
@@ -73,11 +73,11 @@ class DayArgs:
     """Draw one day of requests."""
 
     seed: int = 0
-    """Which day."""
+    """The seed of the day."""
     customers: int = 30
     """Requests of the day."""
     split: Literal["train", "held_out", "all"] = "train"
-    """Whose riders call."""
+    """Which riders call: those of training, the held-out ones, or all."""
     city: str = ""
     """A CSV of travel times between zones, in seconds; default: San Francisco in 207 zones."""
     zones: str = ""
@@ -162,7 +162,7 @@ def _save(figure: Any, out: str) -> Path:
 
 @dataclass(frozen=True)
 class OfferArgs:
-    """What a trained run would offer the rider who is calling now."""
+    """Print the offer of a trained run to the rider who is calling now."""
 
     run: str
     """Run folder of rides, or its name under --runs-dir."""
