@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 
 import pytest
 
-from shoal import cli
-from shoal.cage2 import commands
+from shoal.cage2 import commands as cage2_commands
+from shoal.cli import commands as cli
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -106,7 +106,7 @@ def only_parsing(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("shoal.cli") and getattr(module, "parse", None) is real and name != "shoal.cli.parsing":
             monkeypatch.setattr(module, "parse", parsed)
-    monkeypatch.setattr(commands, "replay", replayed)
+    monkeypatch.setattr(cage2_commands, "replay", replayed)
     monkeypatch.setattr(sys, "path", [*sys.path])
 
 

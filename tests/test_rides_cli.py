@@ -208,6 +208,6 @@ def test_what_a_files_reader_notes_is_one_plain_line(tmp_path: Path, capsys: Any
     matrix.write_text("0,200,900\n250,0,300\n410,310,0\n")
     assert run_cli("rides", "city", "--city", str(matrix), "--out", str(tmp_path / "m.svg")) == 0
     out = capsys.readouterr()
-    assert out.err.startswith(f"shoal: note: {matrix}: 1 of 9 travel times are longer than a way round")
+    assert out.err.startswith(f"shoal: note: {matrix}: 1 of 9 travel times are longer than a detour")
     assert out.err.count("\n") == 1
     assert "no coordinates were given" in out.out

@@ -29,29 +29,29 @@ class VectorConfig:
     num_envs: int | Literal["auto"] = 8
     """Environments stepped together; "auto" picks a number that saturates this machine."""
     backend: Literal["auto", "serial", "process", "split", "compiled"] = "auto"
-    """Where they step: serial in this process, process in workers, split in both at once; "auto" measures and picks."""
+    """Where environments step: serial in this process, process in workers, split in both; "auto" measures and picks."""
     workers: int | None = None
-    """Processes that step (process: workers; split: this process and workers); default: the usable cores."""
+    """Processes that step environments (split counts this process too); default: one per usable core."""
     env_threads: int | Literal["auto"] = 1
-    """Threads of the compiled backend; "auto" uses the usable cores where that pays."""
+    """Threads of the compiled backend; "auto" uses all usable cores if that is faster."""
     slices: Literal["lockstep", "double", "ready"] = "lockstep"
     """lockstep: all together. double: two halves, acting overlaps stepping. ready: act for each worker as
     soon as it is done (the run is then labelled inexact)."""
     start_method: Literal["spawn", "fork", "forkserver"] | None = None
-    """How workers are started; default: the safest that the platform has (forkserver, else spawn)."""
+    """How workers start; default: the safest method of the platform (forkserver, otherwise spawn)."""
     step_timeout: float = 300.0
-    """Seconds after which a worker that does not answer counts as hanging; nobody watches over this process's own
-    environments (serial, and a share of split)."""
+    """Seconds after which a worker that does not answer counts as hanging. Environments in this process (serial, and
+    some of split) have no such limit."""
     build_timeout: float = 120.0
     """Seconds that a worker may take to build one environment."""
     on_fault: Literal["fail", "restart"] = "fail"
-    """restart: rebuild a broken environment and go on with its next episode; its broken one is masked out."""
+    """restart: rebuild a broken environment and begin its next episode; the broken episode is masked out."""
     max_restarts: int = 10
-    """Restarts allowed within --restart-window steps before the run stops."""
+    """Restarts allowed within --restart-window steps; one more stops the run."""
     restart_window: int = 10_000
     """Steps over which restarts are counted."""
     memory_budget_gb: float | None = None
-    """Memory that a rollout may take; default: half of what is free."""
+    """Memory that a rollout may use, in GB; default: half of the free memory."""
 
     def __post_init__(self) -> None:
         _check_types(self)
@@ -71,27 +71,27 @@ class VectorConfig:
 
 @dataclass(frozen=True)
 class PPOConfig:
-    """The algorithm. Names and defaults follow the field's habits where it has any."""
+    """The algorithm. Names and defaults follow common usage."""
 
     rollout_steps: int = 128
     """Steps of each environment in one rollout (one epoch)."""
     update_interval: int = 1
-    """Update after so many rollouts."""
+    """Rollouts per update."""
     gamma: float = 0.99
-    """Discount."""
+    """Discount factor."""
     gae_lambda: float = 0.95
-    """Lambda of generalised advantage estimation."""
+    """Lambda of generalised advantage estimation (GAE)."""
     update_epochs: int = 4
-    """Passes over the data in an update, policy and value together."""
+    """Passes over the data per update, policy and value together."""
     policy_epochs: int | None = None
-    """Passes for the policy alone; giving this or --value-epochs trains the two apart."""
+    """Passes for the policy alone; this or --value-epochs trains policy and value separately."""
     value_epochs: int | None = None
     """Passes for the value alone."""
     minibatch_size: int | Literal["auto"] = 256
-    """Samples per gradient step; a batch is cut into equal parts no larger than this. "auto": 64 where actions are
-    continuous, else 256."""
+    """Samples per gradient step; a batch is cut into equal parts of at most this size. "auto": 64 for continuous
+    actions, otherwise 256."""
     learning_rate: float | Literal["auto"] = 3e-4
-    """Step size of Adam. "auto": 0.0003 where actions are continuous, else 0.001."""
+    """Learning rate of Adam. "auto": 0.0003 for continuous actions, otherwise 0.001."""
     lr_schedule: ScheduleName = "linear"
     """From --learning-rate to --lr-final over the run."""
     lr_final: float = 0.0
@@ -101,23 +101,23 @@ class PPOConfig:
     clip_schedule: ScheduleName = "constant"
     """From --clip to 0 over the run."""
     value_clip: float | None = None
-    """Clip range of the value's change; none by default."""
+    """Clip range of the change in value; none by default."""
     entropy_coef: float | Literal["auto"] = 0.0
-    """Weight of the entropy bonus. "auto": 0 where actions are continuous, else 0.02."""
+    """Weight of the entropy bonus. "auto": 0 for continuous actions, otherwise 0.02."""
     entropy_schedule: ScheduleName = "constant"
     """From --entropy-coef to 0 over the run."""
     value_coef: float = 0.5
-    """Weight of the value loss when trained together."""
+    """Weight of the value loss when policy and value are trained together."""
     max_grad_norm: float = 0.5
-    """Gradients are scaled down to this norm."""
+    """Largest norm of the gradient; larger ones are scaled down."""
     target_kl: float | None = None
-    """Stop an update when the policy has moved this far; a KL that is not a number stops it too."""
+    """End an update when the KL from the old policy exceeds this or is NaN."""
     normalise_advantages: bool = True
-    """Advantages of a batch get mean 0 and standard deviation 1."""
+    """Scale the advantages of a batch to mean 0 and standard deviation 1."""
     normalise_observations: bool = False
-    """Observations are scaled by their running mean and standard deviation (saved with the run)."""
+    """Scale observations by their running mean and standard deviation (saved with the run)."""
     normalise_rewards: bool = False
-    """Rewards are scaled by the running standard deviation of the return (saved with the run)."""
+    """Scale rewards by the running standard deviation of the return (saved with the run)."""
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the hidden layers."""
     activation: Literal["tanh", "relu", "silu"] = "tanh"
@@ -127,12 +127,12 @@ class PPOConfig:
     initial_std: float = 1.0
     """Standard deviation of a continuous policy at the start (in the scaled action range)."""
     auto_scale: bool = False
-    """Carry epochs, minibatch, learning rate and budget over from the task's own number of environments to
-    --num-envs, so that the number of updates stays; every choice is printed."""
+    """Adapt epochs, minibatch size, learning rate and budget from the task's own number of environments to --num-envs,
+    so that the number of updates stays the same; every choice is printed."""
     device: Literal["cpu", "cuda", "mps"] = "cpu"
     """Where the learner runs."""
     torch_threads: int | None = None
-    """Threads of the learner; default: 1 for small minibatches, else the usable cores."""
+    """Threads of the learner; default: 1 for small minibatches, otherwise one per usable core."""
 
     def __post_init__(self) -> None:
         _check_types(self)
@@ -190,7 +190,7 @@ def chosen(value: int | float | Literal["auto"]) -> Any:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """How long, where it is kept, what is shown."""
+    """The length of the run, where it is kept, and what is shown."""
 
     steps: int | None = None
     """Budget in environment steps (rounded up to whole epochs, as the header says)."""
@@ -201,29 +201,29 @@ class RunConfig:
     target_return: float | None = None
     """End early when the mean return of the last 100 episodes reaches this."""
     seed: int = 0
-    """Every random number of the run descends from it."""
+    """The seed from which every random number of the run is derived."""
     name: str | None = None
     """Name of the run folder; default: task, date and time."""
     runs_dir: str = "runs"
     """Folder that holds the run folders."""
     save_interval: int = 50
-    """Epochs between checkpoints (one more is written at the end)."""
+    """Epochs between checkpoints; the last epoch always gets one."""
     keep: int = 3
-    """Checkpoints kept."""
+    """Number of checkpoints to keep."""
     log_interval: int = 10
-    """Epochs between lines on the console when it is not a terminal."""
+    """Epochs between lines when the output is not a terminal."""
     track: str = ""
-    """More places for the metrics: tensorboard, wandb, or both with a comma."""
+    """Additional trackers: tensorboard, wandb, or both, separated by a comma."""
     wandb_project: str = ""
-    """Project at Weights & Biases; default: WANDB_PROJECT, else shoal."""
+    """Project at Weights & Biases; default: WANDB_PROJECT, otherwise shoal."""
     wandb_entity: str = ""
-    """User or team at Weights & Biases; default: WANDB_ENTITY, else your own."""
+    """User or team at Weights & Biases; default: WANDB_ENTITY, otherwise your own."""
     wandb_group: str = ""
     """Group of runs at Weights & Biases; default: WANDB_RUN_GROUP."""
     wandb_tags: str = ""
-    """Tags at Weights & Biases, with commas; default: WANDB_TAGS."""
+    """Tags at Weights & Biases, separated by commas; default: WANDB_TAGS."""
     on_save_error: Literal["warn", "fail"] = "warn"
-    """What a failed checkpoint does to the run: go on and try again, or stop."""
+    """After a failed checkpoint: warn and try again at the next one, or stop the run."""
 
     def __post_init__(self) -> None:
         _check_types(self)
@@ -249,11 +249,11 @@ class TrainConfig:
     env_kwargs: str = "{}"
     """Arguments of the environment as JSON, e.g. '{"g": 9.81}'."""
     imports: tuple[str, ...] = ()
-    """Modules to import first, since they register environments: --import MODULE, once for each."""
+    """Modules that register environments, imported first: --import MODULE, once for each."""
     wrappers: tuple[str, ...] = ()
-    """Wrappers around each environment, the innermost first: --wrapper module:Class, once for each."""
+    """Wrappers of each environment, innermost first: --wrapper module:Class, once for each."""
     given: FromPython = FromPython("")  # noqa: RUF009 (text, frozen)
-    """What env= was, where the environment came from Python: then no id can make it again."""
+    """The name of env=, if the environment came from Python; no id can make it again."""
     vector: VectorConfig = field(default_factory=VectorConfig)
     ppo: PPOConfig = field(default_factory=PPOConfig)
     run: RunConfig = field(default_factory=RunConfig)

@@ -160,7 +160,7 @@ def test_bad_files(tmp_path: Path) -> None:
 def test_a_triangle_violation_is_a_warning_and_a_repair(write: Write) -> None:
     """900 s from 1 to 3 is worse than 200 + 300 by way of 2: said with row and column, and repaired."""
     path = write("m.csv", changed(MATRIX, 1, 3, "900"))
-    expected = "1 of 9 travel times are longer than a way round; the worst, row 1, column 3: 900 s against 500 s"
+    expected = "1 of 9 travel times are longer than a detour; the worst, row 1, column 3: 900 s against 500 s"
     with pytest.warns(UserWarning, match=re.escape(f"{path}: {expected}")):
         city = load_city(path)
     assert city.travel_s[0, 2] == 500

@@ -7,6 +7,6 @@ from collections.abc import Sequence
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of `shoal`."""
-    from shoal.cli.main import main as run
+    from shoal.cli.commands import main as run
 
     run(arguments)

@@ -13,11 +13,11 @@ from shoal.cli.parsing import named, parse, take
 from shoal.extras import require
 
 PICTURES = (".png", ".svg", ".pdf")
-USAGE = """shoal cage2 replay FILE...          compare recordings of the real CybORG with the simulator, field by field
-                                    (--rules final: recordings of the rules of the published leaderboard)
+USAGE = """shoal cage2 replay FILE...          compare recordings of CybORG with the simulator, field by field
+                                    (--rules final: recordings under the rules of the published leaderboard)
 shoal cage2 play RUN|DEFENDER       one episode in words, and as a picture
 shoal cage2 score DEFENDER          a scripted defender by the challenge's protocol
-(of a trained run: shoal evaluate RUN --leaderboard)"""
+(for a trained run: shoal evaluate RUN --leaderboard)"""
 
 
 def cage2(args: list[str], as_json: bool) -> int:
@@ -52,9 +52,9 @@ class PlayArgs:
     """A run of cage2, or a scripted defender: sleep, random, react-restore (restores what just showed an exploit; it is
     not the challenge's BlueReactRestore), d1, d2, noisy, decoy-first."""
     red: Literal["bline", "meander", "sleep"] = "bline"
-    """The attacker."""
+    """The red agent."""
     horizon: int = 100
-    """Steps."""
+    """Steps of the episode."""
     seed: int = 0
     """Which held-out episode."""
     simulator: Literal["shoal", "cyborg"] = "shoal"
@@ -101,7 +101,7 @@ class ScoreArgs:
     """sleep, random, react-restore (restores what just showed an exploit; it is not the challenge's BlueReactRestore),
     d1, d2, noisy or decoy-first."""
     episodes: int | None = None
-    """Episodes per red agent; default 4,000, in CybORG 100 (which takes some minutes)."""
+    """Episodes per red agent; default: 4,000, in CybORG 100 (some minutes)."""
     seed: int = 0
     """Seed of the evaluation stream."""
     simulator: Literal["shoal", "cyborg"] = "shoal"
@@ -109,7 +109,7 @@ class ScoreArgs:
     rules: Literal["present", "final"] | None = None
     """The present rules, or those of the published leaderboard (docs/cage2-rules.md); CybORG has its own."""
     runs_dir: str = "runs"
-    """Folder that holds the run folders: a run's name is told apart from a wrong one."""
+    """Folder that holds the run folders."""
 
 
 def score(args: list[str], as_json: bool) -> int:

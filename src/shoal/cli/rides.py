@@ -13,7 +13,7 @@ from shoal.extras import require
 
 USAGE = """shoal rides city                    the city as a map
 shoal rides day [--seed N]          one day's requests: a table, a map, a CSV file
-shoal rides offer RUN --day FILE    what a trained run would offer the rider who is calling now"""
+shoal rides offer RUN --day FILE    the offer of a trained run to the rider who is calling now"""
 
 
 def rides(args: list[str], as_json: bool) -> int:
@@ -75,11 +75,11 @@ class DayArgs:
     """Draw one day of requests."""
 
     seed: int = 0
-    """Which day."""
+    """The seed of the day."""
     customers: int = 30
     """Requests of the day."""
     split: Literal["train", "held_out", "all"] = "train"
-    """Whose riders call."""
+    """Which riders call: those of training, the held-out ones, or all."""
     city: str = ""
     """A CSV of travel times between zones, in seconds; default: San Francisco in 207 zones."""
     zones: str = ""
@@ -165,7 +165,7 @@ def _save(figure: Any, out: str) -> Path:
 
 @dataclass(frozen=True)
 class OfferArgs:
-    """What a trained run would offer the rider who is calling now."""
+    """Print the offer of a trained run to the rider who is calling now."""
 
     run: str
     """Run folder of rides, or its name under --runs-dir."""

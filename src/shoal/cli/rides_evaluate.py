@@ -15,30 +15,30 @@ from shoal.extras import require
 
 @dataclass(frozen=True)
 class ContestArgs:
-    """Policies on the same held-out days and riders."""
+    """Score trained runs and baselines on the same held-out days and riders."""
 
     policy: tuple[str, ...] = ()
     """Baselines to play: none, random, everything, fixed, max-change, max-expected, myopic, myopic:pooled, lookahead,
     lookahead:pooled, taught, rollout, informed, hindsight (docs/rides.md says what each is). Beside a run, none,
     max-change, and myopic and lookahead with both prices are played anyway."""
     days: int = 900
-    """Held-out days: 900 for a verdict (an hour and more with the reference), 60 for a first look."""
+    """Held-out days: 900 for a final result (over an hour with the reference), 60 for a first look."""
     seed: int = 0
     """Seed of the evaluation stream."""
     reference: bool = True
-    """Price all days by the independent solver (PyVRP) too."""
+    """Price all days by the independent reference solver (PyVRP) too."""
     reference_iterations: int = 1000
-    """Its budget for a day; 3,000 for a verdict."""
+    """Iterations of the reference solver per day; use 3,000 for a final result."""
     reference_seeds: int = 2
-    """Its tries for a day; the best counts."""
+    """Attempts of the reference solver per day; the best counts."""
     oracle_iterations: int = 300
-    """Ruin-and-recreate iterations of the own oracle after each request."""
+    """Ruin-and-recreate iterations of the built-in planner after each request."""
     shift: str | None = None
     """A world that differs from training: cold, 45, 60, fleet, mix, rule, or all."""
     threads: int | None = None
     """Cores to use; default: all usable."""
     pictures: str = ""
-    """Folder for the pictures; a run's go to its own folder anyway."""
+    """Folder for the pictures of baselines; those of a run go to its own folder."""
     runs_dir: str = "runs"
     """Folder that holds the run folders."""
 

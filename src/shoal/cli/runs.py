@@ -18,8 +18,8 @@ from shoal.runs.words import figure
 
 ABOUT = """List the runs, newest first: name, task, status, steps, mean return of the last 100 episodes.
 
-  shoal runs                    all of them
-  shoal runs --clean            what would be removed, and then, if you say yes, remove it"""
+  shoal runs                    list all runs
+  shoal runs --clean            list the runs to remove, ask, and remove them"""
 
 
 @dataclass(frozen=True)

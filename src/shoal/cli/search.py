@@ -11,11 +11,11 @@ from typing import Any
 from shoal.cli.parsing import named, parse, take
 from shoal.cli.training import next_commands
 
-_ABOUT = """In which order? Pulls are trainings, chosen by a bandit; everything is kept in a folder that can be resumed.
+_ABOUT = """Search for the best order of repairs. A bandit chooses the orders, and each pull trains one policy.
 
   shoal search gridworld --workflows 20
   shoal search --resume runs/NAME --workflows 40"""
-_EXTRA = (("--resume FOLDER", "Go on with a search: its folder, or its name under --runs-dir."),)
+_EXTRA = (("--resume FOLDER", "Continue a search: its folder, or its name under --runs-dir."),)
 
 
 def search(args: list[str], as_json: bool) -> int:

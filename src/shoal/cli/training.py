@@ -27,7 +27,7 @@ Whole numbers may be written 500000, 1e6, 100k or 2M, lists 64,64."""
 _EXTRA = (
     ("--resume RUN", "Go on with a run: its folder, or its name under --runs-dir. Its own settings hold; the budget, "
      "the backend, where it is saved and what is shown may be changed."),
-    ("--reshard", "With --resume: allow another --num-envs (all episodes begin anew, the run is labelled inexact)."),
+    ("--reshard", "With --resume: allow another --num-envs (all episodes restart, and the run is labelled inexact)."),
 )  # fmt: skip
 
 

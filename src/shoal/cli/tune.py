@@ -12,24 +12,24 @@ from shoal.cli.parsing import named, parse
 
 @dataclass(frozen=True)
 class TuneArgs:
-    """Which backend and how many environments are fastest here? Measured on the environment itself."""
+    """Measure which backend and how many environments are fastest on this machine."""
 
     id: str
     """A Gymnasium id, or a task of `shoal tasks`."""
     env_kwargs: str = "{}"
     """Arguments of the environment, as a JSON object."""
     num_envs: tuple[int, ...] = (8, 32, 128)
-    """How many at once: the numbers to try."""
+    """Numbers of environments to try."""
     backends: tuple[str, ...] | None = None
-    """Of serial, process and split; default: all that apply (a compiled environment is tried with 1 thread and all)."""
+    """Backends to try: serial, process, split; default: all that apply (compiled: one thread, and all)."""
     workers: int | None = None
-    """Processes of process and split; default: one for each core."""
+    """Processes of the backends process and split; default: one per core."""
     start_method: str | None = None
     """How workers start: forkserver, spawn or fork."""
     seconds: float = 1.0
-    """How long each is stepped."""
+    """Seconds of stepping per candidate."""
     turns: int = 5
-    """In how many turns, so that a busy moment of the machine touches all."""
+    """Rounds in which these seconds are spread over all candidates, so that a busy moment affects all alike."""
 
 
 def tune(args: list[str], as_json: bool) -> int:

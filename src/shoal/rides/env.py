@@ -1,7 +1,7 @@
 """The task as one batched Gymnasium vector environment: N days booked at once, all priced in one call.
 
 One step is one request: the action is one of 16 offers, the rider answers, the request is planned. An episode is a day.
-The reward telescopes exactly to the day's saving against the same day without offers, less the burden on riders.
+The rewards of a day add up exactly to the day's saving against the same day without offers, less the burden on riders.
 """
 
 from __future__ import annotations

@@ -19,11 +19,11 @@ class RidesOptions:
     """The city, its riders, the fleet, what an offer does and what the agent knows."""
 
     customers: int = 30
-    """Requests of a day."""
+    """Requests per day."""
     vehicles: int = 5
-    """Vehicles, a hard limit."""
+    """Number of vehicles (a hard limit)."""
     capacity: int = 6
-    """Seats of a vehicle."""
+    """Seats per vehicle."""
     city: str = ""
     """A CSV of travel times between zones, in seconds; default: San Francisco in 207 zones."""
     zones: str = ""
@@ -39,11 +39,11 @@ class RidesOptions:
     type_mix: tuple[float, ...] = ()
     """Shares of early-only, late-only, inflexible and both among the riders of a day; default: as they come."""
     acceptance: Literal["logit", "rule"] = "logit"
-    """How riders answer: by chance, as real people were seen to, or by the strict rule of their type."""
+    """How riders answer: with probabilities from a logit model, or by the strict rule of their type."""
     offer_effect: Literal["widen", "shift"] = "widen"
     """What an accepted offer does to the windows."""
     burden: Literal["default", "easy", "own"] = "default"
-    """What bothering riders costs: default (0.05, 1), easy (0.02, 0.5), own: --patience and --refusal."""
+    """Cost per minute and per refusal: default (0.05, 1), easy (0.02, 0.5), own (--patience, --refusal)."""
     patience: float = 0.05
     """Route minutes per minute that a rider agreed to (with --burden own)."""
     refusal: float = 1.0
@@ -53,27 +53,27 @@ class RidesOptions:
     lookahead: str = ""
     """Weights of the lookahead (.npz, made by shoal.rides.fit.lookahead); default: those that come with shoal."""
     prices: Literal["insertion", "pooled"] = "pooled"
-    """Prices of the 16 offers that the agent sees: pooled ones are three times slower and far more telling."""
+    """Prices of the 16 offers that the agent sees: pooled prices are three times slower and far more accurate."""
     futures: int = 8
-    """Futures of the day sampled before each offer, in which all 16 are priced (32 for evaluation). 0: none, five times
-    as fast."""
+    """Futures of the day sampled before each offer, in which all 16 offers are priced (32 for evaluation). 0 (none) is
+    five times as fast."""
     knowledge: Literal["learned", "true", "prior"] = "learned"
-    """Where P(accept) comes from: learned from answers, the truth, or the mix of types alone."""
+    """Source of P(accept): learned from answers, the true model, or the mix of types alone."""
     history: int = 10
-    """Earlier answers known of every rider, given under uniformly drawn offers."""
+    """Earlier answers known of every rider, to offers drawn at random."""
     mask: Literal["soft", "hard", "off"] = "soft"
-    """soft: logits + kappa log P. hard: offers with P under the threshold are forbidden. off: neither."""
+    """soft: logits + kappa log P. hard: offers with P below the threshold are forbidden. off: neither."""
     kappa: float = 1.0
     """Weight of log P in the soft mask."""
     threshold: float = 0.3
-    """P under which the hard mask forbids an offer."""
+    """The hard mask forbids an offer with P below this."""
     epsilon: float = 0.2
-    """Share of steps that ignore the mask at first; falls to 0 linearly over training."""
+    """Initial share of steps that ignore the mask; decays linearly to 0 over the run."""
     start: Literal["none", "myopic", "lookahead", "taught"] = "taught"
-    """The policy that training starts from: logits begin as its scores over --start-temperature. taught: the lookahead
-    and what a network of ours was taught about sampled futures."""
+    """The policy that training starts from: initial logits are its scores divided by --start-temperature. taught: the
+    lookahead and a network trained on sampled futures."""
     start_temperature: float = 0.15
-    """Minutes of expected net gain that multiply an offer's odds by e at the start."""
+    """Minutes of expected net gain that initially multiply an offer's odds by e."""
     background: bool = True
     """Train the flexibility model while rollouts go on."""
 

@@ -168,7 +168,7 @@ def load_latest(folder: Path) -> Checkpoint:
             else:
                 return Checkpoint(epoch, tensors, meta, path, skipped)
         if not found:
-            raise NoCheckpoint(f"{folder} holds no checkpoint: it ended before its first save. Start it anew")
+            raise NoCheckpoint(f"{folder} holds no checkpoint: the run ended before its first save. Start a new run")
         if _checkpoints(folder) == found:
             break
         # Otherwise whoever is training saved a newer one and deleted those that we had listed: look again.

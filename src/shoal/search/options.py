@@ -10,25 +10,25 @@ from shoal.config import MOST_SEED
 
 @dataclass(frozen=True)
 class SearchConfig:
-    """In which order? Pulls are trainings, chosen by a bandit; everything is kept in a folder that can be resumed."""
+    """The bandit: how many orders it trains, how it chooses them, and how each is trained."""
 
     domain: str = "cage2"
     """cage2 or gridworld (or "module:Class" of a domain of your own)."""
     workflows: int = 20
-    """Pulls: trainings of one order each."""
+    """Number of pulls; each trains one policy with one order."""
     strategy: Literal["ucb", "random", "halving"] = "ucb"
-    """How the next order is chosen: GP-UCB, at random, or by successive halving."""
+    """How the next order is chosen: by GP-UCB, at random, or by successive halving."""
     parallel: int = 1
-    """Pulls under way at once, each in a process. Pull k is chosen from the results of pulls 1 to k - PARALLEL,
+    """Pulls that run at once, each in its own process. Pull k is chosen from the results of pulls 1 to k - PARALLEL,
     whichever finish first."""
     start: Literal["nearest", "base", "scratch"] = "nearest"
-    """What a pull starts from: the nearest order trained so far, the domain's own start, or a fresh network."""
+    """Initial weights of a pull: those of the nearest order trained so far, the domain's own, or a new network."""
     universal: bool = False
-    """First train one policy on all orders and rank them all by it: a table to measure the search against."""
+    """First train one policy on all orders and rank them by it, as a table to compare the search with."""
     num_envs: int = 25
-    """Environments of a pull."""
+    """Environments per pull."""
     episodes_per_env: int = 50
-    """Episodes per environment that a pull may train for; gridworld's default is 300."""
+    """Largest number of episodes per environment in a pull; gridworld's default is 300."""
     min_episodes: int = 10
     """Episodes per environment before a pull may stop early."""
     update_every_steps: int = 100
@@ -36,7 +36,7 @@ class SearchConfig:
     compliance_threshold: float = 0.95
     """A pull passes when the lower end of its compliance interval reaches this."""
     seed: int = 0
-    """Every random number of the search descends from it."""
+    """The seed from which every random number of the search is derived."""
     name: str | None = None
     """Name of the search's folder; default: domain, date and time."""
     runs_dir: str = "runs"

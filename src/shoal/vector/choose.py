@@ -104,7 +104,7 @@ def choose(
     best = next(name for name, speed in speeds.items() if _WORTH * speed > max(speeds.values()))
     figures = ", ".join(f"{name} {speed:,.0f} steps/s" for name, speed in speeds.items())
     close = speeds[best] < max(speeds.values())
-    say(f"backend {best}: measured {figures}" + (f", too close to prefer another to {best}" if close else ""))
+    say(f"backend {best}: measured {figures}" + (", the others are not clearly faster" if close else ""))
     return makers[best]()
 
 

@@ -40,7 +40,7 @@ FRESH_EPISODES, FRESH_EXAM = 2000, 2  # exams 0 and 1 of a pull's seed are its v
 
 @dataclass(frozen=True)
 class Cage2SearchOptions:
-    """What is searched over, and against whom."""
+    """The orders to search, and the red agent."""
 
     red: Literal["bline", "meander", "sleep", "mixed"] = "bline"
     """The red agent that pulls are trained and scored against."""

@@ -144,7 +144,7 @@ def number_of(order: str | int | Order) -> int:
 
 
 def name_of(order: int) -> str:
-    """An order in words, first first.
+    """An order in words, from first to last.
 
     >>> name_of(0)
     'defender,enterprise,op_server,op_host,user'

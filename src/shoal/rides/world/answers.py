@@ -1,7 +1,7 @@
 """How a rider answers an offer: a logit whose coefficients depend on the hidden type, or the strict rule.
 
 The uniform draw behind an answer (`Day.mood`) belongs to the day and the request: a rider accepts iff mood < P. Two
-policies on the same day therefore meet the same riders in the same mood.
+policies on the same day therefore get the same answers to the same offers.
 """
 
 from __future__ import annotations

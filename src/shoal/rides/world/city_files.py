@@ -33,9 +33,9 @@ def load_city(matrix_csv: Path | str, zones_csv: Path | str | None = None) -> Ci
     if (worse := repaired < travel_s).any():
         start, end = np.unravel_index(np.argmax(travel_s - repaired), travel_s.shape)
         warnings.warn(
-            f"{matrix_path}: {int(worse.sum())} of {worse.size} travel times are longer than a way round; the worst, "
+            f"{matrix_path}: {int(worse.sum())} of {worse.size} travel times are longer than a detour; the worst, "
             f"row {start + 1 + bool(names)}, column {end + 1 + bool(names)}: {travel_s[start, end]} s against "
-            f"{repaired[start, end]} s. The shorter ways are used",
+            f"{repaired[start, end]} s. The shorter times are used",
             Notice,
             stacklevel=2,
         )

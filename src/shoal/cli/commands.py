@@ -58,24 +58,24 @@ def _command(args: list[str]) -> int:
 
 @dataclass(frozen=True)
 class EvaluateArgs:
-    """Score a saved run on episodes it has never seen, greedily and by sampling."""
+    """Score a saved run on held-out episodes, with the most probable and with sampled actions."""
 
     run: str
     """Run folder, or its name under --runs-dir."""
     episodes: int | None = None
-    """Held-out episodes per mode; default 100."""
+    """Held-out episodes per mode (deterministic and sampled); default: 100."""
     num_envs: int | None = None
-    """Environments that play them; default: as many as make it fast. The score is the same."""
+    """Environments that play; default: a fast number. It does not change the score."""
     max_episode_steps: int | None = None
-    """Steps after which an episode that nothing ends is cut; default: 20,000, or the environment's own limit."""
+    """Steps after which an endless episode is cut; default: the environment's own limit, otherwise 20,000."""
     seed: int | None = None
     """Seed of the evaluation stream; default: the run's (0 with --leaderboard)."""
     leaderboard: bool = False
     """cage2: the challenge's protocol, 3 red agents x 30, 50 and 100 steps (--episodes of each, default 1,000)."""
     simulator: Literal["shoal", "cyborg"] | None = None
-    """cage2: play in the compiled simulator, or in the real CybORG if it is installed."""
+    """cage2: play in the compiled simulator, or in CybORG if it is installed."""
     imports: tuple[str, ...] = ()
-    """Modules to import first, since they register environments: --import MODULE, once for each."""
+    """Modules that register environments, imported first: --import MODULE, once for each."""
     rules: Literal["present", "final"] | None = None
     """cage2, with --leaderboard: the present rules, or those of the published leaderboard (docs/cage2-rules.md)."""
     runs_dir: str = "runs"
@@ -216,18 +216,18 @@ def report(args: list[str], as_json: bool) -> int:
 
 
 COMMANDS: dict[str, tuple[Callable[[list[str], bool], int], str]] = {
-    "train": (train, "train TASK [flags]: train PPO on N environments (--resume RUN goes on)"),
+    "train": (train, "train TASK: train PPO on many environments (--resume RUN continues)"),
     "evaluate": (
         evaluate,
-        "evaluate RUN | rides --policy NAME: score a run, or baselines, on held-out episodes",
+        "evaluate RUN: score a run on held-out episodes (baselines: evaluate rides --policy NAME)",
     ),
-    "search": (search, "search cage2|gridworld: in which order? A bandit whose pulls are trainings (--resume FOLDER)"),
-    "tasks": (tasks, "tasks: what can be trained"),
-    "runs": (runs, "runs: what has been trained, with which result (--clean removes what failed)"),
-    "report": (report, "report RUN|SEARCH: write its page again"),
-    "rides": (rides, "rides city|day|offer: the city and its days as maps, what a trained run would offer a rider now"),
-    "cage2": (cage2, "cage2 replay|play|score: recordings of the real CybORG, episodes in words, scripted defenders"),
-    "tune": (tune, "tune ID: which backend and how many environments are fastest here, measured"),
+    "search": (search, "search cage2|gridworld: find the best order of repairs (--resume FOLDER continues)"),
+    "tasks": (tasks, "tasks: list the tasks"),
+    "runs": (runs, "runs: list the runs with their results (--clean removes those that failed)"),
+    "report": (report, "report RUN|SEARCH: write the report of a run or a search again"),
+    "rides": (rides, "rides city|day|offer: draw the city or a day, get a trained run's offer for a rider"),
+    "cage2": (cage2, "cage2 replay|play|score: check recordings of CybORG, show an episode, score a scripted defender"),
+    "tune": (tune, "tune ID: measure which backend and how many environments are fastest on this machine"),
 }
 
 
@@ -236,6 +236,6 @@ def _usage() -> str:
     return (
         "shoal: PPO on hundreds to thousands of environments at once, measured honestly\n\n"
         + "\n".join(lines)
-        + "\n\nEvery command takes --help (shoal help COMMAND), and --json where it prints figures. Start with:\n\n"
+        + "\n\nEvery command takes --help (shoal help COMMAND), and --json if it prints figures. Start with:\n\n"
         "  shoal train CartPole-v1\n"
     )
