@@ -117,6 +117,10 @@ def as_stored(rows: Sequence[Row], result: dict[str, Any]) -> list[Row]:
 
 # Options that came after the first stored results and that no result depends on.
 _BESIDE_LEARNING = {"imports", "wrappers", "given", "build_timeout"}
+_BESIDE_LEARNING |= {"wandb_project", "wandb_entity", "wandb_group", "wandb_tags"}
+
+# Options of tasks that came later: at these values they change nothing.
+_LATER_OPTIONS = {"trips": ""}
 
 
 def settings_hash(task: str) -> str:
@@ -128,6 +132,9 @@ def settings_hash(task: str) -> str:
     for group in (options, options["vector"], options["run"]):
         for name in _BESIDE_LEARNING & set(group):
             del group[name]
+    own = json.loads(options["env_kwargs"])
+    kept = {name: value for name, value in own.items() if _LATER_OPTIONS.get(name, ...) != value}
+    options["env_kwargs"] = json.dumps(kept) if own else options["env_kwargs"]
     return hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()[:16]
 
 

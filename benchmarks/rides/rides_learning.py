@@ -75,7 +75,7 @@ def settings() -> str:
     quick = rollout.QUICK_BUILD_ITERATIONS, rollout.QUICK_PRICE_ITERATIONS, FUTURES
     digest.update(repr((SEED, OWN_ITERATIONS, REFERENCE, quick)).encode())
     for name in ("lookahead_pooled.npz", "taught_pooled.npz"):
-        digest.update((Path(network.__file__).parent / name).read_bytes())
+        digest.update((Path(network.__file__).parents[1] / "data" / name).read_bytes())
     return digest.hexdigest()[:16]
 
 

@@ -491,7 +491,7 @@ def test_what_cannot_be_compiled_says_so():
     """A list, and a function reached through a module."""
     with pytest.raises(LinkError, match="uses _LIST, a list, which cannot be compiled; expected a function"):
         fingerprint(lambda x: x + _LIST[0])
-    with pytest.raises(LinkError, match=r"reaches through the module 'shoal\.vector\.build'"):
+    with pytest.raises(LinkError, match=r"reaches through the module 'shoal\.compiled\.compile'"):
         fingerprint(lambda x: building.layout(x))
 
 
