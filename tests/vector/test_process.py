@@ -50,10 +50,12 @@ def test_start_is_quick_and_small_and_free_of_torch(method: str, tmp_path: Path)
     printed = _script(
         tmp_path,
         """
-        import sys, time
+        import gc, sys, time
         import torch
         import gymnasium as gym
         from shoal.vector.workers.process import ProcessVectorEnv
+
+        gc.disable()  # a collection here writes to all pages shared with a fork, which then count as the fork's own
 
         class Mine(gym.Wrapper):
             def modules(self):
