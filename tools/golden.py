@@ -39,7 +39,7 @@ RUNS: dict[str, tuple[str, dict[str, object]]] = {
         "cage2",
         {
             "num_envs": 32,
-            "env_kwargs": '{"order": "user,op_host,op_server,enterprise,defender", "red": "B_line"}',
+            "env_kwargs": '{"order": "user,op_host,op_server,enterprise,defender", "red": "bline"}',
             **SMALL,
         },
     ),
@@ -81,6 +81,9 @@ def run(tree: Path, code: list[str], folder: Path) -> subprocess.CompletedProces
         **os.environ,
         **ONE_THREAD,
         "PYTHONPATH": str(tree / "src"),
+        "SHOAL_CACHE_DIR": str(
+            Path(tempfile.gettempdir()) / f"golden-{tree.name}"
+        ),  # one tree's machine code is not the other's
         "WANDB_MODE": "offline",
         "COLUMNS": "200",
     }
