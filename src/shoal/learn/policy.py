@@ -57,7 +57,10 @@ class Agent:
         self.network = network.to(self.device).eval()
         self._check_outputs()
         self.begin_acting()
-        self.moments = RunningMoments((self.features.size,)) if config.normalise_observations else None
+        # A one-hot feature that is seen rarely has a tiny spread. Divided by it, it would saturate the first layer and
+        # the policy would settle before it knows the state (Taxi-v4: stuck at -100 instead of +7).
+        features = self.features
+        self.moments = RunningMoments((features.size,), features.one_hot) if config.normalise_observations else None
         self._set_scale()
 
     def _made(
