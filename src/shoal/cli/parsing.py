@@ -197,7 +197,7 @@ def _is_flag(arg: str) -> bool:
 def flags_of(kind: Any) -> dict[str, Any]:
     """The type of each flag, those of nested dataclasses included."""
     found: dict[str, Any] = {}
-    hints = typing.get_typeflags_of(kind)
+    hints = typing.get_type_hints(kind)
     for field in fields(kind):
         hint = hints[field.name]
         if is_dataclass(hint):

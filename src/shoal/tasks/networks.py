@@ -12,7 +12,7 @@ from torch import nn
 from shoal.learn.deploy import DeployedPolicy, read_policy
 from shoal.learn.policy import OwnNetwork
 from shoal.tasks.aliases import NETWORKS
-from shoal.tasks.registry import IDS, find, installed
+from shoal.tasks.registry import find, load_all
 from shoal.tasks.task import Task, plain
 
 
@@ -27,8 +27,11 @@ def resolve(name: str, options: dict[str, Any]) -> OwnNetwork:
     name = NETWORKS.get(name, name)
     task = find(name)
     if task is None or not _brings_one(task):
-        known = ", ".join(sorted(set(installed()) - set(IDS))) or "none is installed"
-        raise ValueError(f"expected a task that is installed and brings a network ({known}), got {name!r}")
+        known = ", ".join(task.name for task in load_all()[0] if _brings_one(task)) or "there is none"
+        raise ValueError(
+            f"the network is that of {name!r}: expected a task that is installed and brings a network ({known}). Install "
+            "the package that brings it, or give network="
+        )
     return _of(task, task.options(options))
 
 
