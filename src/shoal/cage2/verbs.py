@@ -18,7 +18,7 @@ class ReplayArgs:
     """Compare recordings of CybORG with the simulator, field by field. Exit code 1 where anything differs."""
 
     files: tuple[str, ...]
-    """Recordings (docs/cage2-traces.md)."""
+    """Recordings (docs/cage2-recordings.md)."""
     rules: Literal["present", "final"] = "present"
     """The rules that they were recorded under: the present ones, or those of the published leaderboard."""
 
