@@ -29,8 +29,8 @@ def resolve(name: str, options: dict[str, Any]) -> OwnNetwork:
     if task is None or not _brings_one(task):
         known = ", ".join(task.name for task in load_all()[0] if _brings_one(task)) or "there is none"
         raise ValueError(
-            f"the network is that of {name!r}: expected a task that is installed and brings a network ({known}). Install "
-            "the package that brings it, or give network="
+            f"the network is that of {name!r}: expected a task that is installed and brings a network ({known}). "
+            "Install the package that brings it, or give network="
         )
     return _of(task, task.options(options))
 

@@ -19,7 +19,7 @@ class Thermostat(Task):
     preset = {"num_envs": 16, "rollout_steps": 48, "minibatch_size": 128, "learning_rate": 3e-3, "steps": 20_000}  # noqa: RUF012
     evaluations = (("--evenings 20", ""),)
     Options = RoomOptions
-    commands: Mapping[str, Command] = {  # noqa: RUF012
+    commands: Mapping[str, Command] = {
         "curve": Command("one evening, step by step", CurveArgs, curve, usage="RUN", first="run")
     }
 
