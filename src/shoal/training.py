@@ -35,7 +35,7 @@ from shoal.runs.trackers import check_names
 from shoal.runs.usage import Clock
 from shoal.runs.words import figure
 from shoal.stopping import Budget
-from shoal.tasks import environment, task_or_default
+from shoal.tasks import Spaces, environment, task_or_default
 from shoal.tasks.networks import own_network
 from shoal.tasks.presets import BUDGETS, auto_scaled, config_for, config_without_preset, without_budget
 from shoal.tasks.saved import check_environment, parse_env_kwargs
@@ -340,17 +340,30 @@ def _settle(config: TrainConfig, env: Any, say: Callable[[str], None]) -> TrainC
         config = _for_actions(config.replace(num_envs=env.num_envs), env.single_action_space)
         return _with_threads(config, env.single_observation_space)
     first = env[:1] if isinstance(env, list | tuple) else env
-    with closing(make_probe(**_made_of(config, first))) as probe:
-        spaces = probe.single_observation_space, probe.single_action_space
+    known = _known_spaces(config) if env is None else None
+    if known is not None:
+        spaces = known
         config = _for_actions(config, spaces[1])
-        if config.vector.num_envs == "auto":
-            config = config.replace(num_envs=choose_num_envs(config, probed_cost_s(probe), *spaces, say))
+    else:
+        with closing(make_probe(**_made_of(config, first))) as probe:
+            spaces = probe.single_observation_space, probe.single_action_space
+            config = _for_actions(config, spaces[1])
+            if config.vector.num_envs == "auto":
+                config = config.replace(num_envs=choose_num_envs(config, probed_cost_s(probe), *spaces, say))
     if config.ppo.auto_scale:
         config, lines = auto_scaled(config)
         for line in lines:
             say(line)
     say(check_memory(config, *spaces))
     return _with_threads(config, spaces[0])
+
+
+def _known_spaces(config: TrainConfig) -> Spaces | None:
+    """What a task says of its spaces: then no environment is built here, where one that breaks ends the training."""
+    if config.vector.num_envs == "auto" or config.wrappers:
+        return None
+    task = task_or_default(config.task)
+    return task.spaces(task.options(parse_env_kwargs(config.env_kwargs)))
 
 
 def _with_threads(config: TrainConfig, observation_space: Space[Any]) -> TrainConfig:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from shoal.tasks.registry import BrokenTask, environment, find, load_all, names
@@ -45,8 +45,3 @@ def settings(name: str, options: Any) -> dict[str, Any]:
 def options_to_kwargs(options: Any) -> str:
     """A task's flags as the JSON of `--env-kwargs`."""
     return json.dumps(plain(options))
-
-
-def meanings(name: str) -> Mapping[str, str]:
-    """What the metrics of a task mean."""
-    return task_or_default(name).meanings

@@ -10,6 +10,8 @@ import numpy as np
 from thermostat.options import RoomOptions
 
 HEAT_C = 3.0  # warmer by this much for a step of heating
+OBSERVATIONS = gym.spaces.Box(-100.0, 100.0, (2,), np.float32)
+ACTIONS = gym.spaces.Discrete(2)
 
 
 class Room(gym.Env[Any, Any]):
@@ -17,8 +19,7 @@ class Room(gym.Env[Any, Any]):
 
     def __init__(self, options: RoomOptions | None = None) -> None:
         self.options = options or RoomOptions()
-        self.observation_space = gym.spaces.Box(-100.0, 100.0, (2,), np.float32)
-        self.action_space = gym.spaces.Discrete(2)
+        self.observation_space, self.action_space = OBSERVATIONS, ACTIONS
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)

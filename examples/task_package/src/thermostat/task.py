@@ -28,6 +28,12 @@ class Thermostat(Task):
 
         return functools.partial(Room, options)
 
+    def spaces(self, options: RoomOptions) -> Spaces:
+        """Known without building a room: then shoal builds none in its own process before training."""
+        from thermostat.env import ACTIONS, OBSERVATIONS
+
+        return OBSERVATIONS, ACTIONS
+
     def network(self, options: RoomOptions, spaces: Spaces, config: Any) -> Any:
         from thermostat.network import Switch
 
