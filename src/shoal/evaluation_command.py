@@ -12,7 +12,10 @@ from shoal.tasks import Say, Shown
 
 @dataclass(frozen=True)
 class EvaluateArgs:
-    """Score a saved run on held-out episodes, with the most probable and with sampled actions."""
+    """Score a saved run on held-out episodes, with the most probable and with sampled actions.
+
+    Runs of some tasks have flags of their own: shoal evaluate RUN --help shows them.
+    """
 
     episodes: int | None = None
     """Held-out episodes per mode (deterministic and sampled); default: 100."""

@@ -134,7 +134,9 @@ def read_policy(
         for name, value in found.tensors.items():
             part[name.split(".", 1)[0]][name.split(".", 1)[-1]] = value
         if network is None and own_network is not None:
-            agent = Agent(observation_space, action_space, config.ppo, own_network=resolve(*own_network))
+            agent = Agent(
+                observation_space, action_space, config.ppo, own_network=_resolved(resolve, *own_network, found)
+            )
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
         raise CheckpointError(
             f"{found.path} is whole, but does not describe a policy as shoal writes it: {type(error).__name__}: {error}"
@@ -155,6 +157,13 @@ def read_policy(
         skipped=found.skipped,
         seed_scheme=int(found.meta.get("seed_scheme", 1)),
     )
+
+
+def _resolved(resolve: Resolver, name: str, options: dict[str, Any], found: Checkpoint) -> OwnNetwork:
+    try:
+        return resolve(name, options)
+    except ValueError as error:  # it is refused by name, in words of its own
+        raise CheckpointError(f"{found.path}: {error}") from error
 
 
 def _described(
