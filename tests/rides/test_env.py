@@ -35,7 +35,7 @@ def random_days(env: RidesVectorEnv, days: int = 2, seed: int = 3):
 @pytest.mark.parametrize("prices", ["insertion", "pooled"])
 def test_keeps_the_vector_contract(prices):
     """Spaces, seeding, autoreset and the single environment agree as Gymnasium asks."""
-    reference = lambda: RidesEnv(**SMALL, prices=prices)  # noqa: E731
+    reference = lambda: RidesEnv(RidesOptions(**SMALL, prices=prices))  # noqa: E731
     report = check_vector_env(lambda: make(3, prices=prices), reference=reference, steps=14)
     assert report.seen == {"terminated"}
 
