@@ -64,6 +64,8 @@ class Kernels:
     cached: bool = False  # the machine code was read from disk
 
 
+_INLINED = __name__.rpartition(".")[0] + "."  # functions of this package become part of their callers
+
 _built: dict[str, Kernels] = {}  # of this process, by fingerprint
 
 
@@ -92,8 +94,8 @@ def build(
 
     def jit(rebuilt: Any, original: Any) -> Any:
         # Without forced inlining a CartPole step takes twice as long: a call would pass ten arrays. Only for
-        # shoal's own small functions and the environment's three; the compiler judges those they call.
-        small = original.__module__.startswith("shoal.vector.") or original in three
+        # this package's own small functions and the environment's three; the compiler judges those they call.
+        small = original.__module__.startswith(_INLINED) or original in three
         return numba.njit(rebuilt, forceinline=small, **_CPU_OPTIONS)
 
     linker = Linker(jit if target == "cpu" else _as_is, replace)
@@ -102,7 +104,7 @@ def build(
         return Kernels(step, reset, linker.fingerprint)
     depends = (linker.fingerprint, plan.obs_dtype, len(plan.obs_shape), plan.action_dtype,
                len(plan.action_shape), len(plan.mask_shape), _CPU_OPTIONS, numba.__version__, np.__version__,
-               platform.python_version(), numba.config.BOUNDSCHECK, numba.config.OPT)  # fmt: skip
+               platform.python_version(), numba.config.BOUNDSCHECK, numba.config.OPT, _INLINED)  # fmt: skip
     fingerprint = hashlib.sha256(repr(depends).encode()).hexdigest()
     if fingerprint not in _built:
         _built[fingerprint] = _build_cpu(env, plan, step, reset, fingerprint, on_compile)
