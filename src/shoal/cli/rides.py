@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +14,13 @@ from shoal.extras import require
 
 USAGE = """shoal rides city                    the city as a map
 shoal rides day [--seed N]          one day's requests: a table, a map, a CSV file
-shoal rides offer RUN --day FILE    the offer of a trained run to the rider who is calling now"""
+shoal rides offer RUN --day FILE    the offer of a trained run to the rider who is calling now
+shoal rides fit lookahead|taught    make the weights that rides starts from, with a card that says how"""
 
 
 def rides(args: list[str], as_json: bool) -> int:
     """Draw the city, draw a day, ask a trained run for an offer."""
-    commands = {"city": city, "day": day, "offer": offer}
+    commands = {"city": city, "day": day, "offer": offer, "fit": fit}
     if not args or args[0] in ("-h", "--help"):
         print(USAGE)
         return 0 if args else 2
@@ -206,4 +208,23 @@ def offer(args: list[str], as_json: bool) -> int:
     print(json.dumps(data, allow_nan=False) if as_json else "\n".join(offer_lines(data)))
     if given.picture and not as_json:
         print(f"picture  {given.picture}")
+    return 0
+
+
+# -- the weights that rides starts from --------------------------------------------------------------
+
+
+def fit(args: list[str], as_json: bool) -> int:
+    """Make the weights of the lookahead or of the taught network."""
+    require("rides", "shoal rides")
+    from shoal.rides.fit.command import FitOptions
+    from shoal.rides.fit.command import fit as make
+
+    given = parse(FitOptions, named(args, "--what"), "shoal rides fit lookahead|taught")
+    card = make(given, say=lambda text: print(text, file=sys.stderr, flush=True))
+    if as_json:
+        print(json.dumps(card))
+        return 0
+    print("\n".join(f"{name}  {value:.3f}" for name, value in card["scores"].items()))
+    print(f"weights  {given.file}\ncard     {given.file.with_suffix('.json')}")
     return 0
