@@ -29,7 +29,8 @@ from shoal.core.machine import usable_cores
 from shoal.core.own import parse_autoreset
 from shoal.core.seeds import Stream
 from shoal.vector.batch import BatchVectorEnv, News, check_policy, cut
-from shoal.vector.chunk import EnvFactory, Infos
+from shoal.vector.chunk import Infos
+from shoal.vector.environments import EnvFactory
 from shoal.vector.memory import Block, SharedMemory
 from shoal.vector.workers import worker as protocol
 from shoal.vector.workers.launch import check_processes, safe_start_method
