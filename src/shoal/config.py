@@ -11,6 +11,8 @@ from typing import Any, Literal
 from shoal.core.checks import FromPython, check_number, check_types, check_whole, is_of, shown, spelled
 from shoal.core.spelling import ELSEWHERE, unaliased
 
+__all__ = ["FromPython", "PPOConfig", "RunConfig", "TrainConfig", "VectorConfig", "from_dict", "group_of", "to_dict"]
+
 ScheduleName = Literal["constant", "linear", "cosine"]
 
 MOST_SEED = 2**63 - 1
