@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from shoal.core.arrays import Array
+from shoal.core.statistics import normal
 from shoal.search.bandit.orders import check_ranks
 from shoal.search.options import SearchConfig
 
@@ -39,11 +40,11 @@ class Fresh:
 
     @property
     def low(self) -> float:
-        return self.mean - 1.96 * self.se
+        return normal(self.mean, self.se)[0]
 
     @property
     def high(self) -> float:
-        return self.mean + 1.96 * self.se
+        return normal(self.mean, self.se)[1]
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from shoal.core.seeds import derived_seed
+from shoal.core.statistics import HALF
 from shoal.runs.disk import replace_atomically, to_json
 from shoal.runs.usage import Clock
 from shoal.search import worker
@@ -137,7 +138,7 @@ def _tell(strategy: strategies.Strategy, told: list[Record], record: Record, tot
     strategy.tell(record.request.item, pull.mean, pull.se, pull.passed)
     told.append(record)
     gate = "passed" if pull.passed else "failed the gate"
-    say(f"pull {len(told)}/{total}: {record.request.name}: {pull.mean:.2f} +- {1.96 * pull.se:.2f}, {gate}")
+    say(f"pull {len(told)}/{total}: {record.request.name}: {pull.mean:.2f} +- {HALF * pull.se:.2f}, {gate}")
 
 
 def _start(config: SearchConfig, domain: Domain, told: list[Record], item: int, base: str | None) -> str | None:
