@@ -7,11 +7,12 @@ on others (tests/learning).
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from shoal.config import TrainConfig, chosen
 from shoal.core.spelling import unaliased
-from shoal.tasks import options_class, options_to_kwargs, settings
+from shoal.tasks import find, options_class, options_to_kwargs, settings
 
 # For environments without a preset; what each learns: docs and benchmarks/ppo/default_learning.py.
 DEFAULT: dict[str, Any] = {
@@ -67,43 +68,21 @@ PRESETS: dict[str, dict[str, Any]] = {
         "steps": 600_000,
     },
 }
-PRESETS["cage2"] = {
-    "num_envs": 512,
-    "rollout_steps": 100,
-    "minibatch_size": 4096,
-    "update_epochs": 2,
-    "learning_rate": 2e-3,
-    "lr_final": 1e-5,
-    "entropy_coef": 0.01,
-    "entropy_schedule": "linear",
-    "normalise_rewards": True,
-    "hidden": (128, 128),
-    "activation": "relu",
-    "steps": 18_000_000,
-}
-PRESETS["rides"] = {
-    "num_envs": 64,
-    "env_threads": "auto",
-    "rollout_steps": 30,
-    "gamma": 1.0,
-    "policy_epochs": 1,
-    "value_epochs": 20,
-    "minibatch_size": 256,
-    "clip": 0.1,
-    "learning_rate": 3e-4,
-    "normalise_rewards": True,
-    "hidden": (64,),
-    "episodes": 2_560,
-}
 PRESETS["shoal/CartPole-v1"] = PRESETS["CartPole-v1"]
 
 BUDGETS = ("steps", "epochs", "episodes")
 
 
+def preset_of(task: str) -> Mapping[str, Any]:
+    """The settings of a task, of an id in the table, or those of any other."""
+    found = None if task in PRESETS else find(task)
+    return PRESETS.get(task, DEFAULT) if found is None or found.preset is None else found.preset
+
+
 def config_for(task: str, **options: Any) -> TrainConfig:
     """The settings of `shoal train TASK`: the preset, then the options given by flat name."""
     options = unaliased(options)
-    config = TrainConfig(task=task).replace(**PRESETS.get(task, DEFAULT))
+    config = TrainConfig(task=task).replace(**preset_of(task))
     own = options_class(task)
     if own is not None:  # the task's own flags at their defaults: the same run from Python as from the command line
         task_options = own(**json.loads(options.get("env_kwargs") or config.env_kwargs))
@@ -126,10 +105,10 @@ def _with_budget_of(config: TrainConfig, options: dict[str, Any]) -> TrainConfig
 def auto_scaled(config: TrainConfig) -> tuple[TrainConfig, list[str]]:
     """`--auto-scale`: the preset's settings carried over to another number of environments, and what was chosen.
 
-    The exponents go through two settings known to do alike on rides (64 environments: 10 policy and 40 value epochs,
+    The exponents go through two settings known to do alike on one task (64 environments: 10 policy and 40 value epochs,
     minibatch 64, 3e-4; 256: 8, 30, 128, 5e-4). The number of updates stays, so the budget grows with the environments.
     """
-    base, ppo, run = PRESETS.get(config.task, DEFAULT)["num_envs"], config.ppo, config.run
+    base, ppo, run = preset_of(config.task).get("num_envs", DEFAULT["num_envs"]), config.ppo, config.run
     assert isinstance(config.vector.num_envs, int)  # settled before
     ratio = config.vector.num_envs / base
     changes: dict[str, Any] = {

@@ -17,19 +17,23 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from shoal.core.machine import usable_cores
-from shoal.rides.env import RidesVectorEnv
-from shoal.rides.fit import lookahead, teaching
+from shoal.extras import require
 from shoal.rides.options import RidesOptions
 from shoal.runs.provenance import code, machine
+from shoal.tasks import Command, Say, Shown
+
+if TYPE_CHECKING:  # what needs torch is imported where it is used: other verbs of rides do without
+    from shoal.rides.env import RidesVectorEnv
+    from shoal.rides.fit.lookahead import Branches
+    from shoal.rides.fit.teaching import Lessons
 
 DAYS_AT_ONCE = 64
 TAUGHT_WIDTH = 64  # of the network that `--start taught` begins with
-Say = Callable[[str], None]
 Batches = Callable[..., list[Any]]  # (function, number of batches, arguments) -> what each batch gave, in order
 
 
@@ -104,6 +108,8 @@ def fit(options: FitOptions, say: Say = lambda text: None) -> dict[str, Any]:
 
 def _fit_lookahead(options: FitOptions, batches: Batches, say: Say) -> dict[str, float]:
     """Half of the days under a generous policy, the others under the lookahead that was fitted on those."""
+    from shoal.rides.fit import lookahead
+
     half = -(-options.days // 2)
     say(f"{half} days under a generous policy")
     first = batches(_branches, range(_count(half)), options, "")
@@ -126,14 +132,17 @@ def _fit_lookahead(options: FitOptions, batches: Batches, say: Say) -> dict[str,
     return scores
 
 
-def _branches(batch: int, options: FitOptions, file: str) -> lookahead.Branches:
+def _branches(batch: int, options: FitOptions, file: str) -> Branches:
     """One batch of days; with a lookahead in `file`, days go on under that."""
+    from shoal.rides.env import RidesVectorEnv
+    from shoal.rides.fit.lookahead import collect_branches
+
     world = RidesOptions(
         customers=options.customers, start="lookahead" if file else "none", lookahead=file, knowledge="true",
         mask="off", futures=0, prices=options.prices if file else "insertion",
     )  # fmt: skip
     env = RidesVectorEnv(_days_at_once(options), world)
-    found = lookahead.collect_branches(
+    found = collect_branches(
         env, seed=options.seed, batch=batch, follow=bool(file), prices=None if file else options.prices
     )
     env.close()
@@ -143,6 +152,7 @@ def _branches(batch: int, options: FitOptions, file: str) -> lookahead.Branches:
 def _teach(options: FitOptions, batches: Batches, say: Say) -> dict[str, float]:
     import torch
 
+    from shoal.rides.fit import teaching
     from shoal.rides.policies.network import RidesNetwork
 
     say(f"{options.days} days of sampled futures")
@@ -157,15 +167,19 @@ def _teach(options: FitOptions, batches: Batches, say: Say) -> dict[str, float]:
     return scores
 
 
-def _lessons(batch: int, options: FitOptions) -> teaching.Lessons:
+def _lessons(batch: int, options: FitOptions) -> Lessons:
+    from shoal.rides.fit.teaching import collect_lessons
+
     env = _taught_env(options, _days_at_once(options))
-    found = teaching.collect_lessons(env, seed=options.seed, batch=batch)
+    found = collect_lessons(env, seed=options.seed, batch=batch)
     env.close()
     return found
 
 
 def _taught_env(options: FitOptions, num_envs: int) -> RidesVectorEnv:
     """Days as they are taught: P is known, nothing is masked."""
+    from shoal.rides.env import RidesVectorEnv
+
     return RidesVectorEnv(num_envs, RidesOptions(
         customers=options.customers, start="lookahead", knowledge="true", mask="off", futures=0, prices=options.prices,
     ))  # fmt: skip
@@ -189,3 +203,15 @@ def _workers(options: FitOptions) -> Iterator[Batches]:
         return
     with ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as pool:
         yield lambda function, numbers, *given: list(pool.map(function, numbers, *map(itertools.repeat, given)))
+
+
+def _run(options: FitOptions, say: Say) -> Shown:
+    require("rides", "shoal rides")
+    card = fit(options, say)
+    scores = [f"{name}  {value:.3f}" for name, value in card["scores"].items()]
+    return Shown(card, [*scores, f"weights  {options.file}", f"card     {options.file.with_suffix('.json')}"])
+
+
+COMMAND = Command(
+    "make the weights that rides starts from, with a card that says how", FitOptions, _run, "lookahead|taught", "what"
+)

@@ -1,33 +1,15 @@
-"""`shoal rides ...`: the commands of one task. What they compute is in shoal.rides."""
+"""`shoal rides ...`: the verbs of the task. What they compute is in shoal.rides."""
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from shoal.cli.parsing import named, parse
 from shoal.extras import require
-
-USAGE = """shoal rides city                    the city as a map
-shoal rides day [--seed N]          one day's requests: a table, a map, a CSV file
-shoal rides offer RUN --day FILE    the offer of a trained run to the rider who is calling now
-shoal rides fit lookahead|taught    make the weights that rides starts from, with a card that says how"""
-
-
-def rides(args: list[str], as_json: bool) -> int:
-    """Draw the city, draw a day, ask a trained run for an offer."""
-    commands = {"city": city, "day": day, "offer": offer, "fit": fit}
-    if not args or args[0] in ("-h", "--help"):
-        print(USAGE)
-        return 0 if args else 2
-    if args[0] not in commands:
-        raise ValueError(f"expected shoal rides {' | '.join(commands)}, got {args[0]!r}\n\n{USAGE}")
-    return commands[args[0]](args[1:], as_json)
-
+from shoal.rides.fit.command import COMMAND as FIT
+from shoal.tasks import Command, Say, Shown
 
 # -- pictures of the world ---------------------------------------------------------------------------
 
@@ -44,9 +26,8 @@ class CityArgs:
     """File for the map (.png or .svg)."""
 
 
-def city(args: list[str], as_json: bool) -> int:
+def city(given: CityArgs, say: Say) -> Shown:
     """Draw the city and say its figures."""
-    given = parse(CityArgs, args, "shoal rides city")
     require("rides", "shoal rides")
     from matplotlib.figure import Figure
 
@@ -59,17 +40,15 @@ def city(args: list[str], as_json: bool) -> int:
     draw_city(figure.subplots(), drawn)
     path = _save(figure, given.out)
     found = drawn.summary()
-    if as_json:
-        print(json.dumps({**found, "picture": str(path)}))
-        return 0
-    print(
+    lines = [
         f"{found['name']}: {found['zones']} zones, depot {found['depot']}; {found['median_min']:.1f} minutes apart in "
         f"the median, {found['max_min']:.1f} at most; there and back differ by {found['asymmetry_percent']:.1f} %"
-    )
+    ]
     if drawn.invented:
-        print("no coordinates were given: the picture is laid out by travel times; --zones gives every zone its place")
-    print(f"picture  {path}")
-    return 0
+        lines.append(
+            "no coordinates were given: the picture is laid out by travel times; --zones gives every zone its place"
+        )
+    return Shown({**found, "picture": str(path)}, [*lines, f"picture  {path}"])
 
 
 @dataclass(frozen=True)
@@ -104,9 +83,8 @@ class DayArgs:
             raise ValueError(f"expected --seed as a whole number of at least 0, got {self.seed}")
 
 
-def day(args: list[str], as_json: bool) -> int:
+def day(given: DayArgs, say: Say) -> Shown:
     """Print a day's requests, draw them and, with --csv, write them."""
-    given = parse(DayArgs, args, "shoal rides day")
     require("rides", "shoal rides")
     from matplotlib.figure import Figure
 
@@ -125,14 +103,9 @@ def day(args: list[str], as_json: bool) -> int:
     if given.csv:
         write_day(drawn, given.csv, world.city, world.riders)
     rows = day_rows(world.city, drawn, world.riders)
-    if as_json:
-        print(json.dumps({"seed": given.seed, "requests": rows, "picture": str(path), "csv": given.csv or None}))
-        return 0
-    print("\n".join(_columns(rows)))
-    print(f"\npicture  {path}")
-    if given.csv:
-        print(f"requests {given.csv}")
-    return 0
+    data = {"seed": given.seed, "requests": rows, "picture": str(path), "csv": given.csv or None}
+    last = [f"requests {given.csv}"] if given.csv else []
+    return Shown(data, [*_columns(rows), "", f"picture  {path}", *last])
 
 
 def _columns(rows: list[dict[str, Any]]) -> list[str]:
@@ -183,9 +156,8 @@ class OfferArgs:
     """Folder that holds the run folders."""
 
 
-def offer(args: list[str], as_json: bool) -> int:
+def offer(given: OfferArgs, say: Say) -> Shown:
     """Print the offer, its price, P(accept) and the routes under either answer."""
-    given = parse(OfferArgs, named(args, "--run"), "shoal rides offer RUN")
     require("rides", "shoal rides")
     if bool(given.request) == (given.row is not None):
         raise ValueError("expected the call as --request or as --row of --day, one of the two")
@@ -205,26 +177,15 @@ def offer(args: list[str], as_json: bool) -> int:
 
         _save(routes_figure(desk.world.city, data["pictures"], ring="this call"), given.picture)
     del data["pictures"]
-    print(json.dumps(data, allow_nan=False) if as_json else "\n".join(offer_lines(data)))
-    if given.picture and not as_json:
-        print(f"picture  {given.picture}")
-    return 0
+    lines = [*offer_lines(data), *([f"picture  {given.picture}"] if given.picture else [])]
+    return Shown(data, lines)
 
 
-# -- the weights that rides starts from --------------------------------------------------------------
-
-
-def fit(args: list[str], as_json: bool) -> int:
-    """Make the weights of the lookahead or of the taught network."""
-    require("rides", "shoal rides")
-    from shoal.rides.fit.command import FitOptions
-    from shoal.rides.fit.command import fit as make
-
-    given = parse(FitOptions, named(args, "--what"), "shoal rides fit lookahead|taught")
-    card = make(given, say=lambda text: print(text, file=sys.stderr, flush=True))
-    if as_json:
-        print(json.dumps(card))
-        return 0
-    print("\n".join(f"{name}  {value:.3f}" for name, value in card["scores"].items()))
-    print(f"weights  {given.file}\ncard     {given.file.with_suffix('.json')}")
-    return 0
+COMMANDS = {
+    "city": Command("the city as a map", CityArgs, city),
+    "day": Command("one day's requests: a table, a map, a CSV file", DayArgs, day, usage="[--seed N]"),
+    "offer": Command(
+        "the offer of a trained run to the rider who is calling now", OfferArgs, offer, "RUN --day FILE", first="run"
+    ),
+    "fit": FIT,
+}
