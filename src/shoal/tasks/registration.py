@@ -86,7 +86,7 @@ def make_vector(
     env = environment(place, **options)
     if not isinstance(env, CompiledEnv) or hasattr(env, "make_vector"):  # one with a batch of its own
         if parse_autoreset(autoreset_mode) != AutoresetMode.SAME_STEP:
-            raise ValueError(f"{place} steps in a batch of its own: expected autoreset_mode same_step")
+            raise ValueError(f"{place} steps in a batch of its own: it has autoreset_mode same_step only")
         batch: VectorEnv[Any, Any, Any] = env.make_vector(num_envs, threads, stream or Stream.TRAIN)
         return batch
     if max_episode_steps is not None:
