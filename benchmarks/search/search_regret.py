@@ -25,9 +25,9 @@ from benchmarks.harness import stored
 from benchmarks.harness.rows import Row
 from shoal.cage2.workflows.clone import clone_follower
 from shoal.cage2.workflows.domain import Cage2
+from shoal.core.seeds import derived_seed
 from shoal.evaluation import interval
 from shoal.search.bandit.differences import repeated_pulls
-from shoal.search.domain import pull_seed
 from shoal.search.options import SearchConfig
 from shoal.search.replay import Table, Training, contest
 
@@ -53,7 +53,7 @@ def train(
                 continue
             clone = clone_follower(work / f"clone-{seed}", seed=seed, say=stored.print_line)
             folder = work / f"{red}-{item}-{seed}"
-            pull = domain.pull(item, start=clone, seed=pull_seed(seed, item), folder=folder, say=lambda text: None)
+            pull = domain.pull(item, start=clone, seed=derived_seed(seed, item), folder=folder, say=lambda text: None)
             shutil.rmtree(folder)
             one = {"red": red, "item": item, "order": name, "seed": seed, **asdict(pull)}
             del one["weights"]

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import sys
-import types
 import typing
 from dataclasses import dataclass, field, fields
-from numbers import Integral, Real
 from typing import Any, Literal
 
+from shoal.core.checks import FromPython, check_number, check_types, check_whole, is_of, shown, spelled
 from shoal.core.spelling import ELSEWHERE, unaliased
+
+__all__ = ["FromPython", "PPOConfig", "RunConfig", "TrainConfig", "VectorConfig", "from_dict", "group_of", "to_dict"]
 
 ScheduleName = Literal["constant", "linear", "cosine"]
 
 MOST_SEED = 2**63 - 1
-
-
-class FromPython(str):
-    """Text that only Python sets: the command line makes no flag of a type it does not know."""
 
 
 @dataclass(frozen=True)
@@ -54,19 +50,19 @@ class VectorConfig:
     """Memory that a rollout may use, in GB; default: half of the free memory."""
 
     def __post_init__(self) -> None:
-        _check_types(self)
+        check_types(self)
         if self.num_envs != "auto":
-            _whole("num_envs", self.num_envs, 1)
+            check_whole("num_envs", self.num_envs, 1)
         if self.workers is not None:
-            _whole("workers", self.workers, 1)
+            check_whole("workers", self.workers, 1)
         if self.env_threads != "auto":
-            _whole("env_threads", self.env_threads, 1)
-        _whole("max_restarts", self.max_restarts, 0)
-        _whole("restart_window", self.restart_window, 1)
+            check_whole("env_threads", self.env_threads, 1)
+        check_whole("max_restarts", self.max_restarts, 0)
+        check_whole("restart_window", self.restart_window, 1)
         for name in ("step_timeout", "build_timeout"):
-            _number(name, getattr(self, name), above=0)
+            check_number(name, getattr(self, name), above=0)
         if self.memory_budget_gb is not None:
-            _number("memory_budget_gb", self.memory_budget_gb, above=0)
+            check_number("memory_budget_gb", self.memory_budget_gb, above=0)
 
 
 @dataclass(frozen=True)
@@ -135,27 +131,27 @@ class PPOConfig:
     """Threads of the learner; default: 1 for small minibatches, otherwise one per usable core."""
 
     def __post_init__(self) -> None:
-        _check_types(self)
+        check_types(self)
         for name in ("rollout_steps", "update_interval", "update_epochs"):
-            _whole(name, getattr(self, name), 1)
+            check_whole(name, getattr(self, name), 1)
         if self.minibatch_size != "auto":
-            _whole("minibatch_size", self.minibatch_size, 1)
+            check_whole("minibatch_size", self.minibatch_size, 1)
         for name in ("policy_epochs", "value_epochs", "torch_threads"):
             if getattr(self, name) is not None:
-                _whole(name, getattr(self, name), 1)
+                check_whole(name, getattr(self, name), 1)
         for name in ("gamma", "gae_lambda"):
-            _number(name, getattr(self, name), least=0, most=1)
+            check_number(name, getattr(self, name), least=0, most=1)
         for name in ("learning_rate", "clip", "max_grad_norm", "initial_std"):
             if getattr(self, name) != "auto":
-                _number(name, getattr(self, name), above=0)
+                check_number(name, getattr(self, name), above=0)
         for name in ("lr_final", "entropy_coef", "value_coef"):
             if getattr(self, name) != "auto":
-                _number(name, getattr(self, name), least=0)
+                check_number(name, getattr(self, name), least=0)
         for name in ("value_clip", "target_kl"):
             if getattr(self, name) is not None:
-                _number(name, getattr(self, name), above=0)
+                check_number(name, getattr(self, name), above=0)
         for width in self.hidden:
-            _whole("hidden", width, 1)
+            check_whole("hidden", width, 1)
         if self.network == "shared" and (self.policy_epochs or self.value_epochs):
             raise ValueError(
                 "expected separate networks with --policy-epochs or --value-epochs: with a shared trunk the passes of "
@@ -226,18 +222,18 @@ class RunConfig:
     """After a failed checkpoint: warn and try again at the next one, or stop the run."""
 
     def __post_init__(self) -> None:
-        _check_types(self)
+        check_types(self)
         for name in ("steps", "epochs", "episodes"):
             if getattr(self, name) is not None:
-                _whole(name, getattr(self, name), 1)
+                check_whole(name, getattr(self, name), 1)
         for name in ("save_interval", "keep", "log_interval"):
-            _whole(name, getattr(self, name), 1)
-        _whole("seed", self.seed, 0, MOST_SEED)
+            check_whole(name, getattr(self, name), 1)
+        check_whole("seed", self.seed, 0, MOST_SEED)
         given = [name for name in ("steps", "epochs", "episodes") if getattr(self, name) is not None]
         if len(given) > 1:
             raise ValueError(f"expected one budget, got {' and '.join('--' + name for name in given)}")
         if self.target_return is not None:
-            _number("target_return", self.target_return)
+            check_number("target_return", self.target_return)
 
 
 @dataclass(frozen=True)
@@ -259,7 +255,7 @@ class TrainConfig:
     run: RunConfig = field(default_factory=RunConfig)
 
     def __post_init__(self) -> None:
-        _check_types(self)
+        check_types(self)
 
     def replace(self, **changes: Any) -> TrainConfig:
         """A copy with changes given by flat name, e.g. `replace(num_envs=64, seed=1)`."""
@@ -310,90 +306,7 @@ def from_dict(data: Any, kind: type[Any] = TrainConfig, where: str = "config") -
         else:
             value = tuple(value) if isinstance(value, list) else value
             value = FromPython(value) if hint is FromPython and isinstance(value, str) else value
-            if not _is(value, hint):
-                raise ValueError(f"expected {where}.{name} as {_spell(hint)}, got {_shown(value)}")
+            if not is_of(value, hint):
+                raise ValueError(f"expected {where}.{name} as {spelled(hint)}, got {shown(value)}")
             values[name] = value
     return kind(**values)
-
-
-def _check_types(config: Any) -> None:
-    """A misspelt choice must not mean "something else": every field has the type that it declares."""
-    for name, hint in typing.get_type_hints(type(config)).items():
-        value = _plain(getattr(config, name), hint, whole=name in ("steps", "episodes"))
-        object.__setattr__(config, name, value)
-        if not _is(value, hint):
-            raise ValueError(f"expected {_flag(name)} as {_spell(hint)}, got {_shown(value)}")
-
-
-def _plain(value: Any, hint: Any, whole: bool) -> Any:
-    """NumPy's numbers as Python's, which JSON can hold, and a list where a tuple is meant. With `whole` also 1e6."""
-    if isinstance(value, list) and typing.get_origin(hint) is tuple:
-        return tuple(_plain(part, typing.get_args(hint)[0], whole) for part in value)
-    if hint is FromPython and type(value) is str:
-        return FromPython(value)
-    if isinstance(value, bool | int) or not isinstance(value, Real):
-        return value
-    number = int(value) if isinstance(value, Integral) else float(value)
-    return int(number) if whole and isinstance(number, float) and number.is_integer() else number
-
-
-def _is(value: Any, hint: Any) -> bool:
-    origin = typing.get_origin(hint)
-    if origin is Literal:
-        return isinstance(value, str) and value in typing.get_args(hint)
-    if origin is tuple:
-        return isinstance(value, tuple) and all(_is(part, typing.get_args(hint)[0]) for part in value)
-    if origin in (typing.Union, types.UnionType):
-        return any(_is(value, part) for part in typing.get_args(hint))
-    if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, hint)
-
-
-def _spell(hint: Any) -> str:
-    if typing.get_origin(hint) is Literal:
-        return " | ".join(map(str, typing.get_args(hint)))
-    if typing.get_origin(hint) is tuple:
-        return f"a list of {'whole numbers' if typing.get_args(hint)[0] is int else 'texts'}"
-    if typing.get_args(hint):
-        return " or ".join(_spell(part) for part in typing.get_args(hint))
-    if dataclasses.is_dataclass(hint):
-        return "an object"
-    if hint is FromPython:
-        return "text"
-    return {int: "a whole number", float: "a number", str: "text", bool: "true or false"}.get(hint, "nothing")
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
-def _shown(value: Any) -> str:
-    text = "a whole number of very many digits" if _is(value, int) and abs(value) >> 4096 else repr(value)
-    return text if len(text) <= 200 else text[:200] + "..."
-
-
-def _whole(name: str, value: Any, least: int, most: int | None = None) -> None:
-    if not _is(value, int) or value < least or (most is not None and value > most):
-        bounds = f"of at least {least}" + (f" and at most {most}" if most is not None else "")
-        raise ValueError(f"expected {_flag(name)} as a whole number {bounds}, got {_shown(value)}")
-
-
-def _number(
-    name: str,
-    value: Any,
-    *,
-    above: float | None = None,
-    least: float | None = None,
-    most: float | None = None,
-) -> None:
-    fine = _is(value, float) and -sys.float_info.max <= value <= sys.float_info.max  # of an int too, NaN never
-    fine = fine and (above is None or value > above) and (least is None or value >= least)
-    if not fine or (most is not None and value > most):
-        bounds = [f"above {above:g}"] if above is not None else []
-        bounds += [f"at least {least:g}"] if least is not None else []
-        bounds += [f"at most {most:g}"] if most is not None else []
-        wish = "a finite number" + (" " + " and ".join(bounds) if bounds else "")
-        raise ValueError(f"expected {_flag(name)} as {wish}, got {_shown(value)}")

@@ -204,8 +204,8 @@ def test_other_strategies_search_too(tmp_path: Path, strategy: str) -> None:
 
 def test_pull_seeds_do_not_collide() -> None:
     """Two searches of neighbouring seeds share no pull seed."""
-    from shoal.search.domain import pull_seed
+    from shoal.core.seeds import derived_seed
 
-    seeds = [pull_seed(seed, number) for seed in range(50) for number in range(50)]
+    seeds = [derived_seed(seed, number) for seed in range(50) for number in range(50)]
     assert len(set(seeds)) == len(seeds)
     assert np.max(seeds) < 2**31

@@ -22,8 +22,8 @@ from shoal.core.errors import EnvRaised, TooManyRestarts
 from shoal.core.seeds import episode_seed
 from shoal.testing.faults import FaultyEnv, TickEnv
 from shoal.vector.adapt import Stepper
-from shoal.vector.batch import cut
 from shoal.vector.make import make_vec
+from shoal.vector.parts import cut
 from shoal.vector.serial import SerialVectorEnv
 from shoal.vector.workers.process import ProcessVectorEnv
 

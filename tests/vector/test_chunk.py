@@ -12,7 +12,8 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from shoal.core.errors import DtypeError, EnvRaised, NotFinite, ShapeError, TooManyRestarts
 from shoal.core.seeds import episode_seed
 from shoal.testing.faults import FaultyEnv, TickEnv
-from shoal.vector.chunk import Chunk, close_all, strip
+from shoal.vector.chunk import Chunk, close_all
+from shoal.vector.environments import strip
 from shoal.vector.memory import Block, SharedMemory
 
 

@@ -253,7 +253,7 @@ def test_memory_comes_and_goes_with_its_rows() -> None:
         env.step(np.ones(4, np.int64), out=_row(rows, 3))
         assert _mappings() == before[0] + 2
     env.close()
-    assert all(memory.fd == -1 for memory in env._memories)
+    assert env.block.memory.fd == env._rows._memory.fd == -1
     del env, rows
     gc.collect()
     assert (_mappings(), len(list(Path("/proc/self/fd").iterdir()))) == before

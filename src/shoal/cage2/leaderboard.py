@@ -13,6 +13,7 @@ from shoal.cage2.simulator.env import HORIZONS
 from shoal.cage2.simulator.network import FINAL_RULES, RULES
 from shoal.cage2.simulator.red_agents import REDS
 from shoal.core.seeds import Stream
+from shoal.core.statistics import normal, standard_error
 from shoal.vector.make import make_vec
 
 CHALLENGE = "https://github.com/cage-challenge/cage-challenge-2"
@@ -113,7 +114,7 @@ def summarise(returns: Mapping[str, np.ndarray], rules: str = RULES, simulator: 
     # The three horizons of one episode are one observation: their sum carries the covariance.
     sums = [_interval(returns[red].sum(axis=1)) for red in REDS]
     mean, error = sum(s["mean"] for s in sums), float(np.sqrt(sum(s["se"] ** 2 for s in sums)))
-    total = {"mean": mean, "se": error, "low": mean - 1.96 * error, "high": mean + 1.96 * error}
+    total = _cell(mean, error)
     return {
         "rules": rules, "simulator": simulator, "cells": cells, "sum": total,
         "published": list(PUBLISHED), "cited": [CITED],
@@ -121,9 +122,12 @@ def summarise(returns: Mapping[str, np.ndarray], rules: str = RULES, simulator: 
 
 
 def _interval(values: np.ndarray) -> dict[str, float]:
-    mean = float(values.mean())
-    error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
-    return {"mean": mean, "se": error, "low": mean - 1.96 * error, "high": mean + 1.96 * error}
+    return _cell(float(values.mean()), standard_error(values))
+
+
+def _cell(mean: float, error: float) -> dict[str, float]:
+    low, high = normal(mean, error)
+    return {"mean": mean, "se": error, "low": low, "high": high}
 
 
 def _tail(values: np.ndarray) -> dict[str, float | int]:

@@ -64,6 +64,8 @@ class Kernels:
     cached: bool = False  # the machine code was read from disk
 
 
+_INLINED = __name__.rpartition(".")[0] + "."  # functions of this package become part of their callers
+
 _built: dict[str, Kernels] = {}  # of this process, by fingerprint
 
 
@@ -92,18 +94,18 @@ def build(
 
     def jit(rebuilt: Any, original: Any) -> Any:
         # Without forced inlining a CartPole step takes twice as long: a call would pass ten arrays. Only for
-        # shoal's own small functions and the environment's three; the compiler judges those they call.
-        small = original.__module__.startswith("shoal.vector.") or original in three
+        # this package's own small functions and the environment's three; the compiler judges those they call.
+        small = original.__module__.startswith(_INLINED) or original in three
         return numba.njit(rebuilt, forceinline=small, **_CPU_OPTIONS)
 
     linker = Linker(jit if target == "cpu" else _as_is, replace)
     step, reset = linker.link(kernels.step_range, _as_is), linker.link(kernels.reset_range, _as_is)
     if target == "python":
         return Kernels(step, reset, linker.fingerprint)
-    depends = (linker.fingerprint, plan.obs_dtype, len(plan.obs_shape), plan.action_dtype,
-               len(plan.action_shape), len(plan.mask_shape), _CPU_OPTIONS, numba.__version__, np.__version__,
-               platform.python_version(), numba.config.BOUNDSCHECK, numba.config.OPT)  # fmt: skip
-    fingerprint = hashlib.sha256(repr(depends).encode()).hexdigest()
+    fingerprint = fingerprint_of(
+        linker.fingerprint, plan.obs_dtype, len(plan.obs_shape), plan.action_dtype, len(plan.action_shape),
+        len(plan.mask_shape), _CPU_OPTIONS, _INLINED,
+    )  # fmt: skip
     if fingerprint not in _built:
         _built[fingerprint] = _build_cpu(env, plan, step, reset, fingerprint, on_compile)
     return _built[fingerprint]
@@ -131,24 +133,41 @@ def _build_cpu(
     actions, rewards = np.empty((1, *plan.action_shape), plan.action_dtype), np.empty(1, np.float32)
     step_arguments = (slots, actions, obs, mask, obs, mask, rewards, flags, flags, config, 0, 1)
     reset_arguments = (slots, flags, obs, mask, config)
-    try:
-        compiled = _njit(step, step_arguments, file), _njit(reset, reset_arguments, file)
-    except UNREADABLE:
-        for damaged in file.parent.glob(f"__pycache__/{file.stem}.*") if file is not None else ():
-            damaged.unlink(missing_ok=True)  # or every later start would trip over it too
-        compiled, cached = (_njit(step, step_arguments, None), _njit(reset, reset_arguments, None)), False
-    return Kernels(*compiled, fingerprint, time.perf_counter() - started, cached)
+    typeof: Any = importlib.import_module("numba").typeof
+    step_code, has_step = machine_code(step, tuple(map(typeof, step_arguments)), file, _CPU_OPTIONS)
+    reset_code, has_reset = machine_code(reset, tuple(map(typeof, reset_arguments)), file, _CPU_OPTIONS)
+    cached = cached and has_step and has_reset
+    return Kernels(step_code, reset_code, fingerprint, time.perf_counter() - started, cached)
 
 
-def _njit(kernel: Any, arguments: tuple[Any, ...], file: Path | None) -> Any:
-    """Compile for exactly these types: any other is then an error, not seconds of silent compilation."""
+def fingerprint_of(*parts: Any) -> str:
+    """Of all that machine code depends on: these parts, and the versions that make it."""
     numba: Any = importlib.import_module("numba")
-    if file is not None:  # Numba keeps machine code beside the file a function says it comes from
-        kernel.__code__ = kernel.__code__.replace(co_filename=str(file))
-    compiled = numba.njit(kernel, cache=file is not None, **_CPU_OPTIONS)
-    compiled.compile(tuple(numba.typeof(argument) for argument in arguments))
-    compiled.disable_compile()
-    return compiled
+    versions = numba.__version__, np.__version__, platform.python_version(), numba.config.BOUNDSCHECK, numba.config.OPT
+    return hashlib.sha256(repr((*parts, *versions)).encode()).hexdigest()
+
+
+def machine_code(kernel: Any, types: tuple[Any, ...], file: Path | None, options: dict[str, Any]) -> tuple[Any, bool]:
+    """A linked function as machine code for exactly these types: any other is then an error, not seconds of silent
+    compilation. With a `file` of the cache it is read from disk or kept there; False: what is there cannot be read."""
+    numba: Any = importlib.import_module("numba")
+
+    def compiled(cache: bool) -> Any:
+        code = numba.njit(kernel, cache=cache, **options)
+        code.compile(types)
+        code.disable_compile()
+        return code
+
+    if file is None:
+        return compiled(False), True
+    # Numba keeps machine code beside the file a function says it comes from.
+    kernel.__code__ = kernel.__code__.replace(co_filename=str(file))
+    try:
+        return compiled(True), True
+    except UNREADABLE:
+        for damaged in file.parent.glob(f"__pycache__/{file.stem}.*"):
+            damaged.unlink(missing_ok=True)  # or every later start would trip over it too
+        return compiled(False), False
 
 
 # A full disk, a folder that is gone, a damaged file, machine code of a version of shoal whose modules had other names.

@@ -6,8 +6,6 @@ examples/compiled_env.py for a whole one. `CompiledVectorEnv` steps N of them wi
 
 from __future__ import annotations
 
-import time
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -20,8 +18,7 @@ from shoal.compiled import kernels
 from shoal.compiled.compile import Kernels, build
 from shoal.compiled.env import CompiledEnv, layout
 from shoal.compiled.infos import FinalInfos
-from shoal.compiled.team import Team
-from shoal.compiled.threads import worthwhile
+from shoal.compiled.threads import StepThreads
 from shoal.core.errors import EnvFault, EnvRaised, NotFinite, ShapeError, repeated
 from shoal.core.own import OwnVectorEnv, cast_actions, check_mask, one_each, parse_autoreset
 from shoal.core.seeds import Stream, env_keys
@@ -29,7 +26,6 @@ from shoal.core.seeds import Stream, env_keys
 __all__ = ["CompiledEnv", "CompiledVectorEnv"]
 
 _INT8, _BOOL, _FLOAT32 = np.dtype(np.int8), np.dtype(np.bool_), np.dtype(np.float32)
-_TRIAL_STEPS = 9  # threads="auto" decides by the median of so many
 
 
 class CompiledVectorEnv(OwnVectorEnv):
@@ -89,9 +85,7 @@ class CompiledVectorEnv(OwnVectorEnv):
         self._failed: EnvFault | None = None
         # The last observation of each episode that ended in the last step; other rows are not initialised.
         self.final_obs: Any = None
-        self._team: Team | None = None
-        self._trial: list[float] | None = [] if threads == "auto" else None  # seconds of the first steps
-        self._set_threads(1 if threads == "auto" else threads)
+        self._threads = StepThreads(self.kernels.step, num_envs, threads)
 
     # -- the Gymnasium interface -------------------------------------------------------------------
 
@@ -143,10 +137,7 @@ class CompiledVectorEnv(OwnVectorEnv):
         arguments = self._arguments(obs, mask)
         final_obs, final_mask, rewards, terminated, truncated = arguments[4:9]
         try:
-            if self._team is None and self._trial is None:
-                ended = self.kernels.step(*arguments, 0, n)
-            else:
-                ended = self._step_in_threads(arguments)
+            ended = self.kernels.step(*arguments, 0, n) if self._threads.is_plain else self._threads.run(arguments)
         except Exception as error:
             raise self._fail(self._raised(error)) from error
         if ended < 0:
@@ -164,7 +155,7 @@ class CompiledVectorEnv(OwnVectorEnv):
     def close_extras(self, **kwargs: Any) -> None:
         """End the threads."""
         self.closed = True
-        self._set_threads(1)
+        self._threads.close()
 
     # -- the environment itself: one description, which all N share --------------------------------------
 
@@ -202,6 +193,11 @@ class CompiledVectorEnv(OwnVectorEnv):
     def over(self) -> np.ndarray:
         """bool[N]: the episode has ended, and the next step only resets. All False in SAME_STEP."""
         return self._slots["over"].copy()
+
+    @property
+    def threads(self) -> int:
+        """How many threads step: with "auto", 1 until the first steps have been timed."""
+        return self._threads.count
 
     # -- state, for checkpoints and for looking inside ------------------------------------------------
 
@@ -309,30 +305,6 @@ class CompiledVectorEnv(OwnVectorEnv):
         if isinstance(error, EnvFault):
             self._failed = error
         return error
-
-    def _set_threads(self, count: int) -> None:
-        if self._team is not None:
-            self._team.close()
-        self.threads, self._team = count, None
-        if count > 1:
-            self._team = Team(self.kernels.step, self._arguments(*self._empty()), self.num_envs, count)
-            weakref.finalize(self, self._team.close)
-
-    def _step_in_threads(self, arguments: tuple[Any, ...]) -> int:
-        """The step kernel over the pool; with threads="auto", also the trial that decides on one."""
-        started = time.perf_counter()
-        if self._team is None:
-            ended: int = self.kernels.step(*arguments, 0, self.num_envs)
-        else:
-            results = self._team.run(arguments)
-            faults = [result for result in results if result < 0]
-            ended = max(faults) if faults else sum(results)  # of several faults, the lowest environment's
-        if self._trial is not None:
-            self._trial.append(time.perf_counter() - started)
-            if len(self._trial) == _TRIAL_STEPS:
-                step_s, self._trial = sorted(self._trial)[_TRIAL_STEPS // 2], None
-                self._set_threads(worthwhile(step_s, self.num_envs))
-        return ended
 
     def _wrong_action(self) -> ValueError:
         low, high = (self._layout.config[name][0].reshape(self._layout.action_shape) for name in ("low", "high"))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from shoal.core.arrays import Array
+from shoal.core.arrays import Array, Layout
 from shoal.core.protocols import TrainingEnv
 
 
@@ -95,3 +96,20 @@ def cast_actions(given: Array, dtype: np.dtype[Any]) -> Array:
     if not np.can_cast(given.dtype, dtype, "same_kind"):
         raise ValueError(f"expected actions of dtype {dtype}, got {given.dtype}; cast them")
     return given.astype(dtype)
+
+
+def batch_actions(actions: Any, layout: Layout, arrays: Sequence[Array], count: int) -> list[Array]:
+    """Actions of `count` environments as leaves, in the types of `arrays` (per leaf [N, *shape])."""
+    checked = []
+    for given, array in zip(layout.take_apart(actions), arrays, strict=True):
+        shape = (count, *array.shape[1:])
+        if type(given) is np.ndarray and given.dtype is array.dtype and given.shape == shape:
+            checked.append(given)
+            continue
+        given = np.asarray(given)
+        if given.shape != shape:
+            raise ValueError(
+                f"expected actions of shape {shape} for {count} environments of {layout.space}, got shape {given.shape}"
+            )
+        checked.append(cast_actions(given, array.dtype))
+    return checked

@@ -40,6 +40,16 @@ def sequence(run_seed: int, stream: Stream, *key: int) -> np.random.SeedSequence
     return np.random.SeedSequence(run_seed, spawn_key=(int(stream), *key))
 
 
+def generator(seed: int, *key: int) -> np.random.Generator:
+    """Random numbers for one purpose that is no stream of a run: a city's riders, a day, a bootstrap."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+
+
+def derived_seed(seed: int, *key: int) -> int:
+    """A 31-bit seed for something that takes a seed of its own, such as one training of a search."""
+    return int(np.random.SeedSequence(seed, spawn_key=key).generate_state(1, np.uint32)[0] >> 1)
+
+
 @functools.lru_cache(maxsize=16384)
 def _block(run_seed: int, stream: int, env: int, block: int) -> array[int]:
     words = sequence(run_seed, Stream(stream), env, block).generate_state(_BLOCK, np.uint32)  # uint32[64]

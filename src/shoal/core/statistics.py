@@ -8,6 +8,7 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
+HALF = 1.96  # standard errors on either side: 95 % of a normal distribution
 ENOUGH_FOR_BOOTSTRAP = 30
 _RESAMPLES = 10_000
 # 97.5 % quantiles of Student's t with 1, 2, ... 28 degrees of freedom.
@@ -15,6 +16,20 @@ _T = (
     12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281, 2.2010, 2.1788, 2.1604, 2.1448,
     2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860, 2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484,
 )  # fmt: skip
+
+
+def standard_error(values: Array) -> float:
+    """Of the mean of values; 0 of one value."""
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+
+
+def normal(mean: float, error: float) -> tuple[float, float]:
+    """95 % interval of a normal value with this standard error.
+
+    >>> normal(1.0, 0.5)
+    (0.02, 1.98)
+    """
+    return mean - HALF * error, mean + HALF * error
 
 
 def interval(values: Array, seed: int = 0) -> tuple[float, float] | None:

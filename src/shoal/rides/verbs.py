@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from shoal.extras import require
+from shoal.rides.fit.command import COMMAND as FIT
 from shoal.tasks import Command, Say, Shown
 
 # -- pictures of the world ---------------------------------------------------------------------------
@@ -186,4 +187,5 @@ COMMANDS = {
     "offer": Command(
         "the offer of a trained run to the rider who is calling now", OfferArgs, offer, "RUN --day FILE", first="run"
     ),
+    "fit": FIT,
 }

@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-import numpy as np
-
 from shoal.core.arrays import Array
+from shoal.core.statistics import normal
 from shoal.search.bandit.orders import check_ranks
 from shoal.search.options import SearchConfig
 from shoal.tasks import find, load_all
@@ -42,11 +41,11 @@ class Fresh:
 
     @property
     def low(self) -> float:
-        return self.mean - 1.96 * self.se
+        return normal(self.mean, self.se)[0]
 
     @property
     def high(self) -> float:
-        return self.mean + 1.96 * self.se
+        return normal(self.mean, self.se)[1]
 
 
 @dataclass(frozen=True)
@@ -133,8 +132,3 @@ def complete_options(domain: str, options: dict[str, Any]) -> dict[str, Any]:
         known = ", ".join(one.name for one in fields(kind))
         raise ValueError(f"{domain} has no option {unknown[0]!r}; it has {known}")
     return asdict(kind(**options))
-
-
-def pull_seed(seed: int, number: int) -> int:
-    """A 31-bit seed of one pull, by spawn keys."""
-    return int(np.random.SeedSequence(seed, spawn_key=(number,)).generate_state(1, np.uint32)[0] >> 1)

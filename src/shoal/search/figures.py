@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from shoal.core.statistics import HALF
 from shoal.runs.curves import INK, LABEL, MUTED
 
 BAND, PASSED, FAILED, NEXT, TRUE = "#c9d8e8", "#1f4e79", "#b8402a", "#e09f1f", "#3c8d5a"
@@ -42,7 +43,7 @@ def draw_posterior(ax: Axes, data: Mapping[str, Any]) -> None:
             continue
         at = [place[item] for _, item, *_ in chosen]
         ax.errorbar(
-            at, [pull[2] for pull in chosen], [1.96 * pull[3] for pull in chosen],
+            at, [pull[2] for pull in chosen], [HALF * pull[3] for pull in chosen],
             fmt=mark, color=colour, ms=4.5, linewidth=0.9, label=label,
         )  # fmt: skip
     for number, item, value, *_ in data["pulls"]:
@@ -71,7 +72,7 @@ def draw_pulls(ax: Axes, pulls: Sequence[tuple[int, int, float, float, bool]], s
         chosen = [pull for pull in pulls if pull[4] == passed]
         if chosen:
             ax.errorbar(
-                [pull[0] for pull in chosen], [pull[2] for pull in chosen], [1.96 * pull[3] for pull in chosen],
+                [pull[0] for pull in chosen], [pull[2] for pull in chosen], [HALF * pull[3] for pull in chosen],
                 fmt=mark, color=colour, ms=4.5, linewidth=0.9, label="passed" if passed else "failed gate",
             )  # fmt: skip
     ax.set_xlabel("pull", fontsize=9, color=LABEL)
@@ -86,7 +87,7 @@ def draw_regret(ax: Axes, curves: Mapping[str, Any], own: Sequence[float] | None
     for name, regrets in curves.items():
         values = np.asarray(regrets, float)
         x, mean = np.arange(1, values.shape[1] + 1), values.mean(0)
-        error = 1.96 * values.std(0, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.zeros_like(mean)
+        error = HALF * values.std(0, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.zeros_like(mean)
         colour = STRATEGY_COLOURS.get(name, MUTED)
         ax.fill_between(x, np.maximum(mean - error, 0), mean + error, color=colour, alpha=0.18, linewidth=0)
         ax.plot(x, mean, color=colour, linewidth=1.6, label=f"{STRATEGY_NAMES.get(name, name)}, {len(values)} replays")

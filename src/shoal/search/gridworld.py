@@ -14,6 +14,7 @@ from shoal.compiled.vector import CompiledVectorEnv
 from shoal.config import TrainConfig
 from shoal.core.arrays import Array
 from shoal.core.seeds import Stream, sequence
+from shoal.core.statistics import normal
 from shoal.environments import visiting
 from shoal.environments.visiting import Visiting
 from shoal.learn.learner import Learner
@@ -198,7 +199,8 @@ def _share(values: Array) -> dict[str, float | None]:
     if not len(values):
         return {"mean": None, "low": None, "high": None}
     mean, error = float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else 1.0
-    return {"mean": mean, "low": mean - 1.96 * error, "high": mean + 1.96 * error}
+    low, high = normal(mean, error)
+    return {"mean": mean, "low": low, "high": high}
 
 
 def _word(seed: int, exam: int) -> int:

@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from shoal.core.seeds import derived_seed
+from shoal.core.statistics import HALF
 from shoal.runs.disk import replace_atomically, to_json
 from shoal.runs.usage import Clock
 from shoal.search import worker
 from shoal.search.bandit import strategies
 from shoal.search.bandit.orders import kendall
-from shoal.search.domain import Domain, Ranking, Say, complete_options, default_config, make_domain, pull_seed
+from shoal.search.domain import Domain, Ranking, Say, complete_options, default_config, make_domain
 from shoal.search.folder import LOG, RANKING, UNIVERSAL, Record, Request, SearchFolder
 from shoal.search.options import SearchConfig, check_resumed
 from shoal.search.summary import Summary, best_of, posterior_of, summarise
@@ -113,7 +115,7 @@ def _go_on(folder: SearchFolder, say: Say) -> tuple[list[Record], Ranking | None
                 _tell(strategy, told, crew.finished(len(told)), config.workflows, say)
             item = strategy.ask()
             start = _start(config, domain, told, item, None if base is None else os.path.relpath(base, folder.path))
-            crew.begin(Request(number, item, domain.names[item], pull_seed(config.seed, number), start))
+            crew.begin(Request(number, item, domain.names[item], derived_seed(config.seed, number), start))
         while len(told) < config.workflows:
             _tell(strategy, told, crew.finished(len(told)), config.workflows, say)
     return told, ranking, domain
@@ -136,7 +138,7 @@ def _tell(strategy: strategies.Strategy, told: list[Record], record: Record, tot
     strategy.tell(record.request.item, pull.mean, pull.se, pull.passed)
     told.append(record)
     gate = "passed" if pull.passed else "failed the gate"
-    say(f"pull {len(told)}/{total}: {record.request.name}: {pull.mean:.2f} +- {1.96 * pull.se:.2f}, {gate}")
+    say(f"pull {len(told)}/{total}: {record.request.name}: {pull.mean:.2f} +- {HALF * pull.se:.2f}, {gate}")
 
 
 def _start(config: SearchConfig, domain: Domain, told: list[Record], item: int, base: str | None) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from shoal.core.arrays import Array
+from shoal.core.statistics import HALF
 from shoal.runs.disk import from_json, replace_atomically
 from shoal.runs.page import Part, page, pairs, svg_of, text, themed
 from shoal.runs.page import table as as_table
@@ -184,7 +185,7 @@ def _compliance(records: Sequence[Record], summary: Summary) -> str:
     rows, marks = [], []
     for record in records:
         pull, number = record.pull, record.request.number + 1
-        cells = [str(number), record.request.name, f"{pull.mean:.2f}", f"{1.96 * pull.se:.2f}"]
+        cells = [str(number), record.request.name, f"{pull.mean:.2f}", f"{HALF * pull.se:.2f}"]
         cells += [share_text(pull.details.get(name)) for name in shares]
         cells += [str(pull.details.get("episodes", "-")), str(pull.details.get("stopped", "-"))]
         cells.append("passed" if pull.passed else "failed")
@@ -210,7 +211,7 @@ def _ranking(domain: Domain, table: Ranking | None) -> tuple[str, str]:
     rows = []
     for place, item in enumerate(order, start=1):
         details = table.details[item] if table.details else {}
-        cells = [str(place), domain.names[item], f"{table.means[item]:.2f}", f"{1.96 * table.errors[item]:.2f}"]
+        cells = [str(place), domain.names[item], f"{table.means[item]:.2f}", f"{HALF * table.errors[item]:.2f}"]
         rows.append([*cells, share_text(details.get("compliance"))])
     head = ["place", "order", "value", "± 95 %", "compliance"]
     return f"All {len(rows)} orders by {table.source}", as_table(head, rows, wide=[1])

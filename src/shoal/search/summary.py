@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from shoal.core.arrays import Array
+from shoal.core.statistics import normal
 from shoal.search.bandit.differences import Difference, repeated_pulls, single_pulls
 from shoal.search.bandit.effects import precedence
 from shoal.search.bandit.gp import FiniteGP, Posterior
@@ -102,8 +103,7 @@ def effects_of(domain: Domain, posterior: Posterior) -> list[dict[str, Any]]:
             "first": domain.things[effect.first],
             "second": domain.things[effect.second],
             "value": effect.value,
-            "low": effect.value - 1.96 * effect.std,
-            "high": effect.value + 1.96 * effect.std,
+            **_bounds(effect.value, effect.std),
         }
         for effect in precedence(domain.points, posterior)
         if effect.first not in immaterial and effect.second not in immaterial
@@ -169,6 +169,11 @@ def _regret(domain: Domain, ranking: Ranking, item: int) -> dict[str, Any]:
     }
 
 
+def _bounds(mean: float, error: float) -> dict[str, float]:
+    low, high = normal(mean, error)
+    return {"low": low, "high": high}
+
+
 def _described(record: Record, posterior: Posterior, judged: str) -> dict[str, Any]:
     item, pull, fresh = record.request.item, record.pull, record.fresh
     return {
@@ -176,8 +181,7 @@ def _described(record: Record, posterior: Posterior, judged: str) -> dict[str, A
         "name": record.request.name,
         "pull": record.request.number + 1,
         "mean": pull.mean,
-        "low": pull.mean - 1.96 * pull.se,
-        "high": pull.mean + 1.96 * pull.se,
+        **_bounds(pull.mean, pull.se),
         "posterior_mean": float(posterior.mean[item]),
         "posterior_std": float(posterior.std[item]),
         "fresh": None if fresh is None else {**asdict(fresh), "low": fresh.low, "high": fresh.high},

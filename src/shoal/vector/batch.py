@@ -7,8 +7,6 @@ other half steps; one slice per worker lets it act for whoever is ready first.
 
 from __future__ import annotations
 
-import itertools
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -19,17 +17,17 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from shoal.core.arrays import Array
-from shoal.core.errors import EnvFault, repeated, too_many_restarts
-from shoal.core.own import OwnVectorEnv, cast_actions, check_mask, one_each
+from shoal.core.errors import EnvFault, repeated
+from shoal.core.own import OwnVectorEnv, batch_actions, check_mask, one_each
 from shoal.core.seeds import Stream
 from shoal.vector.chunk import Infos
 from shoal.vector.history import History
-from shoal.vector.infos import add_info
+from shoal.vector.infos import final_infos, merge_infos
 from shoal.vector.memory import Block
+from shoal.vector.parts import Restarts
 
 Step = tuple[Any, Array, Array, Array, dict[str, Any]]
 News = tuple[Infos, list[EnvFault]]  # infos, and the faults survived
-POLICIES = ("fail", "restart")
 _WORTH_AIMING = 1 << 17  # bytes of a batch's observations: less is copied sooner than aimed at
 
 
@@ -59,14 +57,11 @@ class BatchVectorEnv(OwnVectorEnv):
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self.metadata = {**metadata, "autoreset_mode": autoreset_mode}
         self.render_mode, self.spec = render_mode, spec
-        self.max_restarts, self.restart_window = max_restarts, restart_window
-        self.faults: list[EnvFault] = []  # faults survived by restarting, oldest first
-        self._restart_times: deque[int] = deque()
-        self._time = 0  # receives so far
+        self._restarts = Restarts(max_restarts, restart_window, len(self.slices))
+        self.faults: list[EnvFault] = self._restarts.faults
         self._history = History(block, self.slices, self.next_step)
         self._over_before = [np.zeros(rows.stop - rows.start, np.bool_) for rows in self.slices]  # the present step
-        self._in_flight = [False] * len(self.slices)
-        self._was_reset = False
+        self._in_flight, self._was_reset = [False] * len(self.slices), False
         self._failed: EnvFault | None = None
         self._direct: Any = None  # what the environments write straight into
 
@@ -132,7 +127,7 @@ class BatchVectorEnv(OwnVectorEnv):
         else:
             for part, rows in enumerate(self.slices):
                 self._history.begin(part, mask[rows])
-        return self._observations(slice(0, self.num_envs), None), self._merge(infos)
+        return self._observations(slice(0, self.num_envs), None), merge_infos(infos, self.num_envs)
 
     def step(self, actions: Any, *, out: Any = None) -> Step:
         """Step all environments. With `out` (arrays shaped as the observation) nothing is allocated: the
@@ -140,7 +135,7 @@ class BatchVectorEnv(OwnVectorEnv):
         everything = slice(0, self.num_envs)
         for part in range(len(self.slices)):  # all or none
             self._check_may_send(part)
-        leaves = self._checked_actions(actions, everything)
+        leaves = self._as_leaves(actions, everything)
         direct = out is not None and self.block.rollout
         row = self.block.row_of(self.block.observation_layout.take_apart(out)) if direct else -1
         for part, rows in enumerate(self.slices):
@@ -180,7 +175,7 @@ class BatchVectorEnv(OwnVectorEnv):
     def send(self, part: int, actions: Any) -> None:
         """Hand actions to one slice; returns at once where the backend can."""
         self._check_may_send(part)
-        self._send(part, self._checked_actions(actions, self.slices[part]))
+        self._send(part, self._as_leaves(actions, self.slices[part]))
 
     def recv(self, part: int, *, out: Any = None) -> Step:
         """Wait for one slice and return its step."""
@@ -216,21 +211,8 @@ class BatchVectorEnv(OwnVectorEnv):
         """What `render` of every environment gives."""
         return self.call("render")
 
-    def _checked_actions(self, actions: Any, rows: slice) -> list[Array]:
-        checked = []
-        for given, array in zip(self.block.action_layout.take_apart(actions), self.block.actions, strict=True):
-            shape = (rows.stop - rows.start, *array.shape[1:])
-            if type(given) is np.ndarray and given.dtype is array.dtype and given.shape == shape:
-                checked.append(given)
-                continue
-            given = np.asarray(given)
-            if given.shape != shape:
-                raise ValueError(
-                    f"expected actions of shape {shape} for {shape[0]} environments of "
-                    f"{self.single_action_space}, got shape {given.shape}"
-                )
-            checked.append(cast_actions(given, array.dtype))
-        return checked
+    def _as_leaves(self, actions: Any, rows: slice) -> list[Array]:
+        return batch_actions(actions, self.block.action_layout, self.block.actions, rows.stop - rows.start)
 
     def _check_may_send(self, part: int) -> None:
         self._check_usable()
@@ -266,7 +248,7 @@ class BatchVectorEnv(OwnVectorEnv):
             raise RuntimeError(f"slice {part} has not been sent actions: expected send() before recv()")
         try:
             infos, faults = self._do_recv(part)
-            self._time += 1
+            self._restarts.time += 1
             if faults:
                 self._count(faults)
         except EnvFault as fault:
@@ -285,22 +267,13 @@ class BatchVectorEnv(OwnVectorEnv):
     def _result(self, rows: slice, infos: Infos, out: Any) -> Step:
         block = self.block
         terminated, truncated = block.terminated[rows].copy(), block.truncated[rows].copy()
-        merged = self._merge(infos)
+        merged = merge_infos(infos, self.num_envs)
         if out is None and not self.next_step:
             ended = terminated | truncated
             if ended.any():
-                merged |= self._final_infos(rows, ended, merged.get("final_info", {}))
+                layout, final_info = block.observation_layout, merged.get("final_info", {})
+                merged |= final_infos(layout, block.final_observations, rows, ended, final_info)
         return self._observations(rows, out), block.rewards[rows].copy(), terminated, truncated, merged
-
-    def _final_infos(self, rows: slice, ended: Array, final_info: dict[str, Any]) -> dict[str, Any]:
-        """Final observations as Gymnasium's infos have them: an array of objects, and where it is filled."""
-        final = np.empty(self.num_envs, object)  # of None
-        mask = np.zeros(self.num_envs, np.bool_)
-        mask[rows] = ended
-        leaves = [array[mask] for array in self.block.final_observations]
-        for place, index in enumerate(np.flatnonzero(mask).tolist()):
-            final[index] = self.block.observation_layout.assemble([leaf[place] for leaf in leaves])
-        return {"final_obs": final, "_final_obs": mask, "final_info": final_info, "_final_info": mask.copy()}
 
     def _observations(self, rows: slice, out: Any) -> Any:
         layout = self.block.observation_layout
@@ -315,27 +288,11 @@ class BatchVectorEnv(OwnVectorEnv):
             target[...] = part
         return out
 
-    def _merge(self, infos: Infos) -> dict[str, Any]:
-        merged: dict[str, Any] = {}
-        for index, info, final_info in infos:
-            add_info(merged, info, index, self.num_envs)
-            if final_info is not None:
-                add_info(merged, {"final_info": final_info}, index, self.num_envs)
-        return merged
-
     # -- faults ----------------------------------------------------------------------
 
     def _count(self, faults: list[EnvFault]) -> None:
         """Keep survived faults; too many of them within the window end the batch."""
-        self.faults += faults
-        times, window = self._restart_times, self.restart_window * len(self.slices)
-        times.extend([self._time] * len(faults))
-        while times and times[0] <= self._time - window:
-            times.popleft()
-        if len(times) > self.max_restarts:
-            raise too_many_restarts(
-                len(times), f"within {self.restart_window} steps", self.max_restarts, self.faults[-1]
-            )
+        self._restarts.add(faults)
 
     def _check_usable(self) -> None:
         if self.closed:
@@ -382,18 +339,7 @@ class BatchVectorEnv(OwnVectorEnv):
             followed, faults = self._do_replay(plan)
             self.faults += faults  # told, but no crash loop: they only did not come back
         self._was_reset = True
-        saved = [state[f"observations.{leaf}"] for leaf in range(len(self.block.observations))]
-        lost = state["action_counts"] < 0
-        inexact = []
-        for index in range(self.num_envs):
-            pairs = zip(saved, self.block.observations, strict=True)
-            same = all(np.array_equal(before[index], now[index]) for before, now in pairs)
-            if lost[index] or not followed[index] or not same:
-                inexact.append(index)
-            if not followed[index]:  # it is in a new episode: nothing of the old one is to be replayed
-                part = next(part for part, rows in enumerate(self.slices) if rows.start <= index < rows.stop)
-                self._history.started[index] = len(self._history.steps[part])
-        return inexact
+        return self._history.inexact(state, followed)
 
     def present(self) -> tuple[list[Array], Array]:
         """Where the environments are now."""
@@ -402,24 +348,3 @@ class BatchVectorEnv(OwnVectorEnv):
     def _check_at_rest(self, what: str) -> None:
         if any(self._in_flight):
             raise RuntimeError(f"expected every slice received before {what}(), {self._in_flight} are in flight")
-
-
-def check_policy(on_fault: str, max_restarts: int, restart_window: int) -> None:
-    """The options of faults; ValueError where one makes no sense."""
-    if on_fault not in POLICIES:
-        raise ValueError(f"expected on_fault as one of {', '.join(POLICIES)}, got {on_fault!r}")
-    if max_restarts < 0 or restart_window < 1:
-        raise ValueError(f"expected max_restarts >= 0 and restart_window >= 1, got {max_restarts} and {restart_window}")
-
-
-def cut(num_envs: int, parts: int) -> list[slice]:
-    """`num_envs` cut into `parts` contiguous slices whose sizes differ by at most one.
-
-    >>> [(rows.start, rows.stop) for rows in cut(7, 3)]
-    [(0, 3), (3, 5), (5, 7)]
-    """
-    size, extra = divmod(num_envs, parts)
-    edges = [0]
-    for part in range(parts):
-        edges.append(edges[-1] + size + (part < extra))
-    return [slice(a, b) for a, b in itertools.pairwise(edges)]

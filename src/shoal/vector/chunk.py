@@ -13,23 +13,19 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from shoal.core.arrays import FLOAT32_MAX, check_flag, check_info, check_scalar
-from shoal.core.errors import EnvFault, NotFinite, OutOfRange, as_fault, text_of, too_many_restarts
+from shoal.core.errors import EnvFault, NotFinite, OutOfRange, text_of, too_many_restarts
 from shoal.core.seeds import Stream, episode_seed
 from shoal.vector import api
+from shoal.vector.environments import ANY_ERROR, EnvFactory, Environments
 from shoal.vector.memory import Block
 
-EnvFactory = Callable[[], gym.Env[Any, Any]]
 Infos = list[tuple[int, dict[str, Any], dict[str, Any] | None]]  # (environment, info, final info)
 Ends = list[tuple[int, bool, bool]]  # (place in the chunk, terminated, truncated)
-_LOCAL_WRAPPERS = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
-# An environment that calls sys.exit() is a broken environment, not a wish of the user's.
-_ANY_ERROR = (Exception, SystemExit)
 
 
-class Chunk:
+class Chunk(Environments):
     """Environments `first .. first + len(factories)` of a batch, writing into their rows of `block`.
 
     With `restart` a broken environment is rebuilt and goes on with its next episode; `faults` collects what
@@ -52,17 +48,12 @@ class Chunk:
         worker: int = 0,
         first_env: gym.Env[Any, Any] | None = None,
     ) -> None:
-        self.factories, self.first, self.block, self.stream = factories, first, block, stream
-        self.restart, self.max_restarts, self.check_finite, self.worker = restart, max_restarts, check_finite, worker
-        self.next_step = next_step
+        super().__init__(factories, first, block, worker)
+        self.stream, self.restart, self.max_restarts = stream, restart, max_restarts
+        self.check_finite, self.next_step = check_finite, next_step
         self.rows = slice(first, first + len(factories))
         self.indices = range(first, first + len(factories))
-        self.envs: list[gym.Env[Any, Any]] = []
-        self.steppers: list[Callable[[Any], Any]] = []  # bound step methods: one look-up less per step
-        self.limits: list[int] = []
-        self.elapsed = [0] * len(factories)
         self.faults: list[EnvFault] = []  # faults survived since the caller last looked
-        self._attributes: list[dict[str, Any]] = [{} for _ in factories]  # set by the caller: a rebuilt one gets them
         self._discrete = isinstance(block.action_layout.space, gym.spaces.Discrete)
         # Views made once: a slice costs as much as a good part of stepping a cheap environment.
         self._actions_given = [array[self.rows] for array in block.actions]
@@ -73,17 +64,7 @@ class Chunk:
         usual: Any = layout.leaves[0][1:] if layout.is_single else (None, None)
         self._shape, self._dtype = usual
         self._renew_views()
-        try:
-            for local in range(len(factories)):
-                ready = first_env if local == 0 else None
-                self.envs.append(self._build(local, "while being built") if ready is None else ready)
-                inner, limit = strip(self.envs[local])
-                self.steppers.append(inner.step)
-                self.limits.append(limit)
-        except EnvFault as fault:
-            self._close_after(fault)
-            raise
-        block.current[worker] = -1
+        self._build_all(first_env)
 
     # -- what a backend calls ------------------------------------------------------------------
 
@@ -134,7 +115,7 @@ class Chunk:
                         ends.append((local, terminated, truncated))
                 if info:
                     infos.append((index, check_info(info), None))
-            except _ANY_ERROR as error:  # whatever an environment throws
+            except ANY_ERROR as error:  # whatever an environment throws
                 del rewards[local:]
                 rewards.append(0.0)
                 if ends and ends[-1][0] == local:
@@ -177,7 +158,7 @@ class Chunk:
                 observation, _, terminated, truncated, _ = self.steppers[local](action)
                 self._store(observation, index)
                 ended = bool(terminated or truncated or self.elapsed[local] >= self.limits[local])
-            except _ANY_ERROR as error:
+            except ANY_ERROR as error:
                 self._did_not_follow(local, self._fault(local, error, "while an unfinished episode was replayed"))
                 followed = False
                 break
@@ -193,40 +174,6 @@ class Chunk:
         self._truncated[local] = is_over and followed and len(self.faults) == survived
         self._publish()
         return followed and len(self.faults) == survived
-
-    def call(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-        """`getattr(env, name)` of every environment, called if it can be called."""
-        values = []
-        for local, env in enumerate(self.envs):
-            try:
-                value = env.get_wrapper_attr(name)
-                values.append(value(*args, **kwargs) if callable(value) else value)
-            except _ANY_ERROR as error:
-                raise self._fault(local, error, f"in call({name!r})") from error
-        return values
-
-    def set_attr(self, name: str, values: Sequence[Any]) -> None:
-        """Set an attribute of every environment, as `Env.set_wrapper_attr` does; also after it has been rebuilt."""
-        for local, (env, value) in enumerate(zip(self.envs, values, strict=True)):
-            try:
-                env.set_wrapper_attr(name, value)
-            except _ANY_ERROR as error:
-                raise self._fault(local, error, f"in set_attr({name!r})") from error
-            self._attributes[local][name] = value
-            self._look_inside(local)
-
-    def close(self) -> EnvFault | None:
-        """Close every environment; returns what went wrong first, when all have been closed."""
-        fault: EnvFault | None = None
-        for local, env in enumerate(self.envs):
-            self.block.current[self.worker] = self.first + local
-            try:
-                env.close()
-            except _ANY_ERROR as error:
-                fault = fault or self._fault(local, error, "in close")
-        self.envs, self.steppers = [], []
-        self.block.current[self.worker] = -1
-        return fault
 
     # -- episodes ------------------------------------------------------------------------------
 
@@ -249,7 +196,7 @@ class Chunk:
             observation, info = api.reset(self.envs[local], seed, options)
             self._store(observation, index)
             return check_info(info) if info else {}
-        except _ANY_ERROR as error:
+        except ANY_ERROR as error:
             raise self._fault(local, error, "in reset") from error
 
     def _steppers_or_resets(self) -> list[Callable[[Any], Any]]:
@@ -311,7 +258,7 @@ class Chunk:
                 raise too_many_restarts(len(self.faults), "in one step", self.max_restarts, fault)
             try:
                 self.envs[local].close()
-            except _ANY_ERROR as error:  # it is broken already; its last words are kept
+            except ANY_ERROR as error:  # it is broken already; its last words are kept
                 fault.aftermath = f"closing it failed too ({text_of(error)}); "
             try:
                 self.envs[local] = self._build(local, "while being rebuilt after a fault")
@@ -350,45 +297,6 @@ class Chunk:
             ends[:] = [end for end in ends if end[0] != bad]
             self._revive(bad, self._fault(bad, fault, ""))
 
-    def _fault(self, local: int, error: BaseException, where: str) -> EnvFault:
-        """Any exception as an EnvFault that names environment, process, seed and step."""
-        index = self.first + local
-        seed = int(self.block.seeds[index])
-        begun = seed >= 0
-        return as_fault(error, where, index, seed if begun else None, self.elapsed[local] if begun else None)
-
-    def _build(self, local: int, where: str) -> gym.Env[Any, Any]:
-        self.block.current[self.worker] = self.first + local
-        try:
-            env = self.factories[local]()
-            api.check_is_env(env)
-            self._check_spaces(env)
-            for name, value in self._attributes[local].items():
-                env.set_wrapper_attr(name, value)
-        except _ANY_ERROR as error:
-            raise self._fault(local, error, where) from error
-        return env
-
-    def _look_inside(self, local: int) -> None:
-        """How this environment is stepped, and for how long: a rebuilt one, or one of which something was set."""
-        inner, self.limits[local] = strip(self.envs[local])
-        self.steppers[local] = inner.step
-
-    def _close_after(self, fault: EnvFault) -> None:
-        """An environment could not be built: those before it must not linger."""
-        also = self.close()
-        if also is not None:
-            fault.aftermath = f"closing the others failed too: {also.message}"
-
-    def _check_spaces(self, env: gym.Env[Any, Any]) -> None:
-        wanted = self.block.observation_layout.space, self.block.action_layout.space
-        got = env.observation_space, env.action_space
-        if got != wanted:
-            raise ValueError(
-                f"every environment of a batch needs the same spaces. Expected {wanted[0]} and {wanted[1]} "
-                f"(the first one built), got {got[0]} and {got[1]}"
-            )
-
     # -- arrays --------------------------------------------------------------------------------
 
     def _take_aim(self) -> None:
@@ -421,16 +329,6 @@ class Chunk:
         self.block.current[self.worker] = -1
 
 
-def first_environment(factory: EnvFactory, index: int = 0) -> gym.Env[Any, Any]:
-    """An environment built before there is a block, because its spaces decide what the block looks like."""
-    try:
-        env = factory()
-        api.check_is_env(env)
-        return env
-    except _ANY_ERROR as error:
-        raise as_fault(error, "while being built", index, None, None) from error
-
-
 def take_faults(*chunks: Chunk) -> list[EnvFault]:
     """The faults that these chunks survived since somebody last asked."""
     faults = [fault for chunk in chunks for fault in chunk.faults]
@@ -450,14 +348,3 @@ def close_all(chunks: Sequence[Chunk]) -> EnvFault | None:
     """Close all environments of all chunks; returns what went wrong first."""
     faults = [chunk.close() for chunk in chunks]
     return next((fault for fault in faults if fault is not None), None)
-
-
-def strip(env: gym.Env[Any, Any]) -> tuple[gym.Env[Any, Any], int]:
-    """Take off the outermost wrappers whose work a chunk does itself: the environment to step, and its time limit (a
-    very large number if it has none)."""
-    limit = 2**62
-    while type(env) in _LOCAL_WRAPPERS:
-        if type(env) is TimeLimit:
-            limit = min(limit, env._max_episode_steps)
-        env = env.env  # type: ignore[attr-defined]
-    return env, limit

@@ -145,6 +145,20 @@ class History:
             for index, rows in enumerate(parts)
         ]  # fmt: skip
 
+    def inexact(self, state: dict[str, Array], followed: Sequence[bool]) -> list[int]:
+        """The environments that are not where the state says, now that they have been replayed. One that did not follow
+        is in a new episode."""
+        observations, inexact = self.block.observations, []
+        saved = [state[f"observations.{leaf}"] for leaf in range(len(observations))]
+        for part, rows in enumerate(self.slices):
+            for index in range(rows.start, rows.stop):
+                same = all(np.array_equal(old[index], new[index]) for old, new in zip(saved, observations, strict=True))
+                if state["action_counts"][index] < 0 or not followed[index] or not same:
+                    inexact.append(index)
+                if not followed[index]:  # nothing of the old episode is to be replayed
+                    self.started[index] = len(self.steps[part])
+        return inexact
+
     def _align(self, parts: list[list[Array]]) -> None:
         """Per-environment actions, right-aligned into per-step rows."""
         self.mark = None

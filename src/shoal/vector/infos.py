@@ -7,11 +7,12 @@ environment says on the side must not end a run, nor change on the way.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from shoal.core.arrays import Array
+from shoal.core.arrays import Array, Layout
 
 _DTYPES = {kind: np.dtype(kind) for kind in (bool, int, float)}
 
@@ -39,6 +40,30 @@ def add_info(merged: dict[str, Any], info: dict[str, Any], index: int, num_envs:
             merged[key] = array
         mask[index] = True
     return merged
+
+
+def merge_infos(infos: Sequence[tuple[int, dict[str, Any], dict[str, Any] | None]], num_envs: int) -> dict[str, Any]:
+    """One step's infos: of each environment that has any its number, its info, and that of an episode that ended."""
+    merged: dict[str, Any] = {}
+    for index, info, final_info in infos:
+        add_info(merged, info, index, num_envs)
+        if final_info is not None:
+            add_info(merged, {"final_info": final_info}, index, num_envs)
+    return merged
+
+
+def final_infos(
+    layout: Layout, observations: Sequence[Array], rows: slice, ended: Array, final_info: dict[str, Any]
+) -> dict[str, Any]:
+    """Final observations (per leaf [N, *shape]) as Gymnasium's infos have them: an array of objects, and where it is
+    filled. `ended` is bool[n], of the environments `rows`."""
+    num_envs = len(observations[0])
+    final, mask = np.full(num_envs, None, object), np.zeros(num_envs, np.bool_)
+    mask[rows] = ended
+    leaves = [array[mask] for array in observations]
+    for place, index in enumerate(np.flatnonzero(mask).tolist()):
+        final[index] = layout.assemble([leaf[place] for leaf in leaves])
+    return {"final_obs": final, "_final_obs": mask, "final_info": final_info, "_final_info": mask.copy()}
 
 
 def _fresh(value: Any, num_envs: int) -> Array:

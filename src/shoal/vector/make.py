@@ -18,7 +18,7 @@ from shoal.core.machine import usable_cores
 from shoal.core.own import parse_autoreset
 from shoal.core.seeds import Stream
 from shoal.vector.choose import Measured, choose, step_cost_s
-from shoal.vector.chunk import EnvFactory
+from shoal.vector.environments import EnvFactory
 from shoal.vector.foreign import Maker, find_spec, import_all, load_wrapper, module_of
 from shoal.vector.serial import SerialVectorEnv
 from shoal.vector.workers.launch import processes_work

@@ -11,9 +11,11 @@ from gymnasium.vector import AutoresetMode
 from shoal.core.errors import EnvFault
 from shoal.core.own import parse_autoreset
 from shoal.core.seeds import Stream
-from shoal.vector.batch import BatchVectorEnv, News, check_policy, cut
-from shoal.vector.chunk import Chunk, EnvFactory, Infos, close_all, first_environment, take_faults, whole
+from shoal.vector.batch import BatchVectorEnv, News
+from shoal.vector.chunk import Chunk, Infos, close_all, take_faults, whole
+from shoal.vector.environments import EnvFactory, first_environment
 from shoal.vector.memory import Block
+from shoal.vector.parts import check_policy, cut
 
 
 class SerialVectorEnv(BatchVectorEnv):

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib
-import platform
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from shoal.compiled.compile import UNREADABLE, cache_file
+from shoal.compiled.compile import cache_file, fingerprint_of, machine_code
 from shoal.compiled.link import Linker
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
@@ -45,21 +41,4 @@ def _build(function: Any, types: tuple[Any, ...]) -> Any:
     numba: Any = importlib.import_module("numba")
     linker = Linker(lambda rebuilt, _: numba.njit(rebuilt, **_OPTIONS))
     kernel = linker.link(function, lambda rebuilt, _: rebuilt)
-    depends = (linker.fingerprint, numba.__version__, np.__version__, platform.python_version(),
-               numba.config.BOUNDSCHECK, numba.config.OPT)  # fmt: skip
-    file = cache_file(function.__name__, hashlib.sha256(repr(depends).encode()).hexdigest())
-    if file is not None:
-        # Numba keeps machine code beside the file a function says it comes from.
-        kernel.__code__ = kernel.__code__.replace(co_filename=str(file))
-        try:
-            return _compile(numba, kernel, types, cache=True)
-        except UNREADABLE:
-            for damaged in file.parent.glob(f"__pycache__/{file.stem}.*"):
-                damaged.unlink(missing_ok=True)
-    return _compile(numba, kernel, types, cache=False)
-
-
-def _compile(numba: Any, kernel: Any, types: tuple[Any, ...], cache: bool) -> Any:
-    machine_code = numba.njit(kernel, cache=cache, **_OPTIONS)
-    machine_code.compile(types)
-    return machine_code
+    return machine_code(kernel, types, cache_file(function.__name__, fingerprint_of(linker.fingerprint)), _OPTIONS)[0]

@@ -17,6 +17,7 @@ from shoal.cage2.workflows.orders import COUNTED, TALLY, Order, believed_set, co
 from shoal.cage2.workflows.suspicion import begin_watch, watch
 from shoal.compiled.random import RNG, begin, below, uniform
 from shoal.core.seeds import Stream, env_keys
+from shoal.core.statistics import normal, standard_error
 
 TABLE = np.dtype([("game", STATE), ("hand", FOLLOWER), ("rng", RNG)], align=True)
 
@@ -68,8 +69,7 @@ class Share:
         mean = float(values.mean())
         if len(values) == 1:
             return Share(mean, None, None, 1)
-        error = float(values.std(ddof=1) / np.sqrt(len(values)))
-        return Share(mean, mean - 1.96 * error, mean + 1.96 * error, len(values))
+        return Share(mean, *normal(mean, standard_error(values)), len(values))
 
     def bounds(self) -> tuple[float, float, float]:
         """Mean, low and high, where there is an interval."""

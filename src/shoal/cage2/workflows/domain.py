@@ -20,6 +20,7 @@ from shoal.cage2.workflows.orders import ORDERS, PLACE, UNITS, classes
 from shoal.cage2.workflows.policy import Exam, load_policy, new_agent, order_config, ordered_env
 from shoal.cage2.workflows.train import train_order, train_universal
 from shoal.core.seeds import Stream
+from shoal.core.statistics import HALF
 from shoal.learn.policy import Agent
 from shoal.search.bandit.orders import all_ranks
 from shoal.search.domain import Fresh, Pull, Ranking, Say
@@ -118,7 +119,7 @@ class Cage2:
         env = ordered_env(self.numbers[item], self.red)
         score, conduct = Exam(env, FRESH_EPISODES, seed, FRESH_EXAM).grade(self._agent(env, weights))
         mean, _, high = score.bounds()
-        return Fresh(mean, (high - mean) / 1.96, FRESH_EPISODES, asdict(conduct.compliance))
+        return Fresh(mean, (high - mean) / HALF, FRESH_EPISODES, asdict(conduct.compliance))
 
     def ranking(self, folder: Path, say: Say) -> Ranking:
         """One policy trained on orders drawn for each episode, then every order played by it on the same episodes."""
@@ -133,7 +134,7 @@ class Cage2:
             assert score.mean is not None
             assert score.high is not None
             means.append(score.mean)
-            errors.append((score.high - score.mean) / 1.96)
+            errors.append((score.high - score.mean) / HALF)
             details.append({"compliance": asdict(conduct.compliance), "coverage": asdict(conduct.coverage)})
             if (place + 1) % 24 == 0:
                 say(f"ranked {place + 1} of {len(self.numbers)} orders")

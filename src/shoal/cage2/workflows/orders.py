@@ -158,12 +158,6 @@ def pairwise_bits(order: str | int | Order) -> np.ndarray:
     return bits
 
 
-def one_hot(order: str | int | Order) -> np.ndarray:
-    """uint8[5, 5]: row = unit type, column = its place."""
-    rows: np.ndarray = np.eye(NUM_UNITS, dtype=np.uint8)[PLACE[number_of(order)]]
-    return rows
-
-
 def kendall(first: str | int | Order, second: str | int | Order) -> int:
     """In how many of the 10 pairs two orders disagree."""
     return int((pairwise_bits(first) != pairwise_bits(second)).sum())
@@ -185,9 +179,3 @@ def classes() -> list[list[int]]:
         found.setdefault(tuple(unit for unit in order if unit != UNITS[DEFENDER_UNIT]), []).append(number)
     groups = [sorted(members, key=lambda n: -int(PLACE[n, DEFENDER_UNIT])) for members in found.values()]
     return sorted(groups)
-
-
-def class_of(order: str | int | Order) -> int:
-    """The place of an order's class in `classes()`."""
-    number = number_of(order)
-    return next(i for i, members in enumerate(classes()) if number in members)

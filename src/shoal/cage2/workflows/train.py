@@ -18,6 +18,7 @@ from shoal.cage2.workflows.conduct import Share
 from shoal.cage2.workflows.orders import Order, name_of, number_of
 from shoal.cage2.workflows.policy import MIX, STEPS, Exam, load_policy, order_config, ordered_env, save_policy
 from shoal.cage2.workflows.run import finish, order_run, policy_meta
+from shoal.core.statistics import HALF
 from shoal.learn.learner import Learner
 from shoal.runs import jsonl
 from shoal.runs.disk import from_json, replace_atomically, to_json
@@ -136,7 +137,7 @@ def train_order(
         mean, low, high = score.bounds()
         result = OrderResult(
             order=name_of(number), number=number, red=red, start="scratch" if start is None else str(start), seed=seed,
-            mean=mean, se=(high - mean) / 1.96, low=low, high=high,
+            mean=mean, se=(high - mean) / HALF, low=low, high=high,
             evaluation_episodes=evaluation_episodes, compliance=conduct.compliance,
             believed_compliance=conduct.believed_compliance, coverage=conduct.coverage, wasted=conduct.wasted,
             passed=obedience is not None and obedience >= compliance_threshold,

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.core.seeds import generator
 from shoal.rides.contest.record import BASE, Contest
 from shoal.rides.routing.problem import NO_CHANGE
 from shoal.rides.world.answers import Kind
@@ -32,7 +33,7 @@ class Bootstrap:
 
     def __init__(self, days: int, seed: int = 0, resamples: int = RESAMPLES) -> None:
         self.days, self.resamples, self.seed = days, resamples, seed
-        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
+        rng = generator(seed, 0)
         self._counts = np.empty((resamples, days), np.uint8)  # how often each day was drawn
         for row in range(resamples):
             self._counts[row] = np.bincount(rng.integers(0, days, days), minlength=days)
@@ -47,7 +48,7 @@ class Bootstrap:
         runs = len(values)
         sums = self.sums(values)
         if runs > 1:
-            rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(1,)))
+            rng = generator(self.seed, 1)
             drawn = rng.multinomial(runs, np.full(runs, 1.0 / runs), len(sums))
             means = (sums * drawn).sum(1) / (runs * self.days)
         else:

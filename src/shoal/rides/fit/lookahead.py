@@ -107,14 +107,17 @@ def fit_lookahead(
     branches: Branches, *, seed: int = 0, hidden: tuple[int, ...] = (64, 64), epochs: int = 12, device: str = "cpu"
 ) -> tuple[Lookahead, dict[str, float]]:
     """Train the small network; the epoch with the best error on a fifth of the days, held out, is kept."""
+    import torch
     from torch import nn
 
     day = np.arange(len(branches.tried))[:, None]
     rows = inputs(branches.obs)[day, branches.tried]  # [D, K, F]
     sizes = [rows.shape[-1], *hidden, 1]
     layers: list[nn.Module] = []
-    for size, after in itertools.pairwise(sizes):
-        layers += [nn.Linear(size, after), nn.ReLU()]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for size, after in itertools.pairwise(sizes):
+            layers += [nn.Linear(size, after), nn.ReLU()]
     model = nn.Sequential(*layers[:-1])
     scores = _fit(
         model, lambda part: model(part["rows"]).squeeze(-1), {"rows": rows}, branches.gain_min, seed, epochs, device
@@ -160,6 +163,10 @@ def _fit(
     model.load_state_dict(kept)
     model.to("cpu")
     variance = float(target[test].var())
+    if variance == 0:
+        raise ValueError(
+            f"expected offers of different worth on the {len(test)} held-out days, all are alike: more days"
+        )
     return {
         "held_out_r2": 1 - best / variance,
         "held_out_r2_before": 1 - before / variance,

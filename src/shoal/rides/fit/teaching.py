@@ -3,7 +3,7 @@
 At every request of a day some futures are sampled quickly, as the agent will see them, and a few others, independent
 of those, are searched thoroughly: their mean is what the network shall predict. It learns how far to trust the quick
 ones by how many there are, the lookahead beside them, and what neither knows. All 15 changes are priced at once,
-with a tenth of the noise of days branched once (lookahead_fit.py).
+with a tenth of the noise of days branched once (lookahead.py).
 """
 
 from __future__ import annotations

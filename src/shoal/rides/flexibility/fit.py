@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from shoal.core.seeds import generator
+
 Array = np.ndarray[Any, Any]
 
 BLOCKS = 16  # of riders; partial sums are added in block order, so that threads cannot change a bit
@@ -72,7 +74,7 @@ def first_theta(num_features: int, seed: int, shares: Array) -> Array:
     theta[: kernels.LOG_SPREAD] = np.ravel(FIRST_COEFFICIENTS)
     theta[kernels.LOG_SPREAD] = np.log(FIRST_SPREAD)
     # The network must start off its saddle (all zero), with outputs that do nothing yet.
-    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2,)))
+    rng = generator(seed, 2)
     theta[kernels.HIDDEN_BIAS : kernels.OUTPUT] = rng.normal(0.0, 0.5, kernels.OUTPUT - kernels.HIDDEN_BIAS)
     types = kernels.NUM_TRIP_PARAMETERS
     theta[types : types + kernels.NUM_TYPES] = shares

@@ -1,7 +1,7 @@
 """Lookahead: what an accepted offer is worth by the end of the day, predicted by a small network.
 
 Insertion prices overstate what an offer saves now and say nothing of the room that it leaves for later requests.
-The network is fitted (`lookahead_fit.py`) on branches of simulated days: the same day goes on twice, once with the
+The network is fitted (fit/lookahead.py) on branches of simulated days: the same day goes on twice, once with the
 offer accepted and once without, and the difference of the two final costs is the target. Weights ship with the package.
 """
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib
-import platform
 import threading
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from shoal.compiled.compile import UNREADABLE, cache_file
+from shoal.compiled.compile import cache_file, fingerprint_of, machine_code
 from shoal.compiled.link import Linker, Placeholder
 
 BARE: Any = Placeholder()  # BARE(array): the same array, uncounted; see schedule.borrow
@@ -51,30 +47,10 @@ def _linker() -> Linker:
 
 
 def _build(function: Any, types: tuple[Any, ...]) -> Any:
-    numba: Any = importlib.import_module("numba")
     alone = Linker(lambda rebuilt, _: rebuilt, {BARE: _bare()})  # its fingerprint is of this kernel and nothing else
     alone.link(function)
-    depends = (alone.fingerprint, types, _OPTIONS, numba.__version__, np.__version__, platform.python_version(),
-               numba.config.BOUNDSCHECK, numba.config.OPT)  # fmt: skip
-    file = cache_file(f"rides_{function.__name__}", hashlib.sha256(repr(depends).encode()).hexdigest())
-    linked = _linker().link(function, lambda rebuilt, _: rebuilt)
-    if file is not None:
-        # Numba keeps machine code beside the file a function says it comes from.
-        linked.__code__ = linked.__code__.replace(co_filename=str(file))
-        try:
-            return _compile(linked, types, cache=True)
-        except UNREADABLE:
-            for damaged in file.parent.glob(f"__pycache__/{file.stem}.*"):
-                damaged.unlink(missing_ok=True)
-    return _compile(linked, types, cache=False)
-
-
-def _compile(linked: Any, types: tuple[Any, ...], cache: bool) -> Any:
-    numba: Any = importlib.import_module("numba")
-    machine_code = numba.njit(linked, cache=cache, **_OPTIONS)
-    machine_code.compile(types)
-    machine_code.disable_compile()  # another type is then an error, not seconds of silent compilation
-    return machine_code
+    file = cache_file(f"rides_{function.__name__}", fingerprint_of(alone.fingerprint, types, _OPTIONS))
+    return machine_code(_linker().link(function, lambda rebuilt, _: rebuilt), types, file, _OPTIONS)[0]
 
 
 @functools.cache

@@ -81,14 +81,6 @@ def borrow(memory: Any, limits: Any) -> Any:
     return day, plans, BARE(memory[5]), notes
 
 
-def workspace(max_requests: Any, vehicles: Any, limits: Any) -> Any:
-    """As `borrow`, in memory of its own: nothing to outlive, but counted, at twice the time."""
-    memory = allocate(max_requests, vehicles)
-    routes, lengths, costs = memory[2], memory[3], memory[4]
-    plans = ((routes[0], lengths[0], costs[0]), (routes[1], lengths[1], costs[1]), (routes[2], lengths[2], costs[2]))
-    return (memory[0], memory[1], limits), plans, memory[5], memory[6:]
-
-
 def gather(travel_s: Any, limits: Any, requests: Any, known: Any, day: Any) -> None:
     """Fill `day` with the first `known` requests."""
     travel, windows, _ = day

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.core.seeds import generator
 from shoal.rides.routing.problem import NUM_OFFERS, OFFER_EARLIER_MIN, OFFER_LATER_MIN, REQUEST
 from shoal.rides.world.answers import ANSWER, answer_probability
 from shoal.rides.world.city import City
@@ -91,7 +92,7 @@ class Days:
 
     def draw(self, seed: int) -> Day:
         """The day of a seed."""
-        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(_DAY,))))
+        rng = generator(seed, _DAY)
         riders, customers = self.riders, self.customers
         keys = rng.random(len(self.members))
         if self._rate is not None:  # the first of exponential clocks with these rates (Efraimidis & Spirakis 2006)
@@ -214,7 +215,7 @@ def histories(
     rows = np.zeros((len(members), answers), ANSWER)
     if rows.size == 0:
         return rows.ravel()
-    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(_HISTORY,))))
+    rng = generator(seed, _HISTORY)
     draws = rng.random((answers, 4, len(members))).transpose(1, 2, 0)  # answer by answer, so that a prefix is one
     trip = (draws[0] * riders.trip_count[members, None]).astype(np.int64)
     offer = (draws[1] * NUM_OFFERS).astype(np.int64)

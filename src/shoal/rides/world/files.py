@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.core.seeds import generator
 from shoal.rides.routing.problem import DAY_S, REQUEST
 from shoal.rides.world.answers import PURPOSES, Kind
 from shoal.rides.world.city import City, san_francisco
@@ -132,7 +133,7 @@ def load_riders(path: Path | str, city: City, trips: Path | str | None = None, s
         for column, choices in PROFILE
     }
     home = np.array([zones.read(table, row, "home") for row in range(count)], np.int32)
-    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(2,))))
+    rng = generator(seed, 2)
     kind = picked(rng.random(count), type_given_profile()[codes["age"], codes["occupation"], codes["income"]])
     effect = rng.normal(0.0, EFFECT_SD, count)
     if "type" in table:
@@ -222,7 +223,7 @@ def load_requests(path: Path | str, city: City, riders: Riders, *, capacity: int
         for row in range(count):
             if table[row, "seed"] != table[0, "seed"]:
                 table.refuse(row, "seed", f"{seed}, the one seed of the day, as in row 2")
-    mood = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(2,)))).random(count)
+    mood = generator(seed, 2).random(count)
     if "mood" in table:
         for row in range(count):
             mood[row] = table.real(row, "mood")

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.core.seeds import generator
 from shoal.rides.world.answers import PRIOR
 from shoal.rides.world.city import ATTRACTIONS, PURPOSES, City
 from shoal.rides.world.population import (
@@ -115,7 +116,7 @@ def draw_riders(
         raise ValueError(f"expected a mix of 4 weights (early, late, inflexible, both), got {held_out_mix!r}")
     parts = []
     for split, (size, shares) in enumerate(((count - held_out, PRIOR), (held_out, mix / mix.sum()))):
-        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(split,))))
+        rng = generator(seed, split)
         parts.append(_draw_part(city, rng, size, shares))
     fields = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return Riders(**fields, held_out=np.arange(count) >= count - held_out)

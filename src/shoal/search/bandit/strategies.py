@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from shoal.core.arrays import Array
+from shoal.core.seeds import generator
 
 NAMES = ("ucb", "random", "halving")
 
@@ -41,7 +42,7 @@ def shuffled(items: int, seed: int, sweep: int = 0) -> Array:
 
     So all strategies of a seed begin with the same item, and what they differ in is what they learnt.
     """
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(sweep,))).permutation(items)
+    return generator(seed, sweep).permutation(items)
 
 
 class RandomSearch:

@@ -8,13 +8,9 @@ at once (its socket hangs up), a hanging one by a deadline. It builds no environ
 
 from __future__ import annotations
 
-import contextlib
-import marshal
 import multiprocessing
 import os
-import select
 import signal
-import time
 import warnings
 from collections.abc import Sequence
 from multiprocessing import util
@@ -28,16 +24,19 @@ from shoal.core.errors import EnvFault, EnvTimeout, WorkerDied
 from shoal.core.machine import usable_cores
 from shoal.core.own import parse_autoreset
 from shoal.core.seeds import Stream
-from shoal.vector.batch import BatchVectorEnv, News, check_policy, cut
-from shoal.vector.chunk import EnvFactory, Infos
+from shoal.vector.batch import BatchVectorEnv, News
+from shoal.vector.chunk import Infos
+from shoal.vector.environments import EnvFactory
 from shoal.vector.memory import Block, SharedMemory
+from shoal.vector.parts import check_policy, cut
 from shoal.vector.workers import worker as protocol
 from shoal.vector.workers.launch import check_processes, safe_start_method
-from shoal.vector.workers.protocol import fault_from_data, unpack
-from shoal.vector.workers.supervisor import Remote, end_all
+from shoal.vector.workers.parts import check_options, indices, owned_rows
+from shoal.vector.workers.protocol import faults_of, raise_mistakes, unpack
+from shoal.vector.workers.rows import SharedRows
+from shoal.vector.workers.supervisor import Remote, end_all, leave, wait_for_some
 
-SLICES = ("lockstep", "double", "ready")
-CLOSE_S, LEAVE_S, TERMINATE_S = 1.5, 0.5, 1.0  # closing: environments close, processes end, SIGTERM works
+TERMINATE_S = 1.0  # closing: SIGTERM works
 
 
 class ProcessVectorEnv(BatchVectorEnv):
@@ -76,14 +75,14 @@ class ProcessVectorEnv(BatchVectorEnv):
         num_envs = len(self.factories)
         check_policy(on_fault, max_restarts, restart_window)
         mode = parse_autoreset(autoreset_mode)
-        _check_options(num_envs, workers, slices, step_timeout_s, start_timeout_s)
+        check_options(num_envs, workers, slices, step_timeout_s, start_timeout_s)
         self._context = multiprocessing.get_context(safe_start_method(start_method))
         count = min(workers or usable_cores(), num_envs - self._here)
         if slices == "double":
             count = min(count, (num_envs + 1) // 2)  # so that nobody is left without environments
         parts = cut(num_envs, {"lockstep": 1, "double": min(2, num_envs), "ready": count}[slices])
         self.by_readiness = slices == "ready"
-        owned = [_owned(number, count, parts, self.by_readiness, self._here) for number in range(count)]
+        owned = [owned_rows(number, count, parts, self.by_readiness, self._here) for number in range(count)]
         self._workers = [Remote(number, rows, self._look_s) for number, rows in enumerate(owned)]
         self._options = {
             "stream": int(stream),
@@ -103,10 +102,11 @@ class ProcessVectorEnv(BatchVectorEnv):
             spaces = known["observation_space"], known["action_space"]
             steppers = count + (self._here > 0)
             memory = SharedMemory(Block.size(num_envs, *spaces, steppers))
-            self._memories = [memory]  # and that of the rollout, where there is one
-            util.Finalize(self, _close_all, (self._memories,), exitpriority=9)
+            util.Finalize(self, memory.close, exitpriority=9)
             block = Block(num_envs, *spaces, steppers, memory)
             block.clear()
+            self._rows = SharedRows(block)
+            util.Finalize(self, self._rows.close, exitpriority=9)
             super().__init__(
                 block,
                 parts,
@@ -153,27 +153,7 @@ class ProcessVectorEnv(BatchVectorEnv):
         return super().allocate(rows) if hasattr(os, "memfd_create") else None
 
     def _do_allocate(self, rows: int) -> None:
-        memory = SharedMemory(self.block.rollout_size(rows))
-        self._drop_rollout()
-        self._memories.append(memory)
-        self.block.set_rollout(rows, memory)
-        try:
-            for one in self._workers:
-                self._share_rollout(one)
-            for one in self._workers:
-                one.wait(self.step_timeout_s, "while memory was shared")
-        except BaseException:  # some may have it and some not: nobody is to write there
-            self._drop_rollout()
-            raise
-
-    def _drop_rollout(self) -> None:
-        self.block.set_rollout(0)
-        _close_all(self._memories[1:])
-        del self._memories[1:]
-
-    def _share_rollout(self, one: Remote) -> None:
-        rows, memory = len(self.block.rollout[0]), self._memories[1]
-        one.tell(protocol.ROLLOUT, marshal.dumps((rows, memory.size)), memory.fd)
+        self._rows.give(rows, self._workers, self.step_timeout_s)
 
     # -- stepping ------------------------------------------------------------------------------
 
@@ -204,23 +184,11 @@ class ProcessVectorEnv(BatchVectorEnv):
 
     def ready(self, waiting: Sequence[int], at_least: int = 1) -> list[int]:
         """Those of the slices `waiting` that have an answer; waits until there are `at_least` so many."""
-        poll = select.poll()
-        by_fd = {}
-        for part in waiting:
-            fd = self._serving[part][0].connection.fileno()
-            by_fd[fd] = part
-            poll.register(fd, select.POLLIN)
-        deadline = time.monotonic() + self.step_timeout_s
-        found: list[int] = []
-        while len(found) < min(at_least, len(waiting)):
-            events = poll.poll(max(deadline - time.monotonic(), 0) * 1000)
-            if not events:
-                self._late = True  # recv says for whom
-                return [part for part in waiting if part not in found] if not found else sorted(found)
-            for fd, _ in events:
-                found.append(by_fd[fd])
-                poll.unregister(fd)
-        return sorted(found)
+        by_fd = {self._serving[part][0].connection.fileno(): part for part in waiting}
+        found = wait_for_some(by_fd, min(at_least, len(waiting)), self.step_timeout_s)
+        if len(found) < min(at_least, len(waiting)):
+            self._late = True  # recv says for whom
+        return sorted(found) or list(waiting)
 
     def _do_drain(self) -> None:
         for one in self._workers:
@@ -274,7 +242,7 @@ class ProcessVectorEnv(BatchVectorEnv):
         with self._failing():
             self._tell_all(protocol.CALL, cloudpickle.dumps((name, args, kwargs)))
             frames = [one.wait(self.step_timeout_s, f"in call({name!r})") or {} for one in self._workers]
-        _raise_mistakes(frames)
+        raise_mistakes(frames)
         values: dict[int, Any] = {}
         for one, frame in zip(self._workers, frames, strict=True):
             values.update(zip(one.environments, cloudpickle.loads(frame["value"]), strict=True))
@@ -286,11 +254,11 @@ class ProcessVectorEnv(BatchVectorEnv):
             for one, payload in zip(self._workers, payloads, strict=True):
                 one.tell(protocol.SET_ATTR, payload)
             frames = [one.wait(self.step_timeout_s, f"in set_attr({name!r})") or {} for one in self._workers]
-        _raise_mistakes(frames)
+        raise_mistakes(frames)
         self._attributes[name] = values
 
     def _values_for(self, one: Remote, name: str, values: Sequence[Any]) -> bytes:
-        return bytes(cloudpickle.dumps((name, [[values[index] for index in _indices(rows)] for _, rows in one.parts])))
+        return bytes(cloudpickle.dumps((name, [[values[index] for index in indices(rows)] for _, rows in one.parts])))
 
     def _tell_all(self, command: int, payload: bytes) -> None:
         for one in self._workers:
@@ -338,12 +306,10 @@ class ProcessVectorEnv(BatchVectorEnv):
         self._start(one, scout=False)
         self._share(one)
         one.wait(self.start_timeout_s, "while its environments were rebuilt", while_progressing=True)
-        if self.block.rollout:
-            self._share_rollout(one)
-            one.wait(self.start_timeout_s, "while memory was shared")
+        self._rows.share_again(one, self.start_timeout_s)
         for name, values in self._attributes.items():
             one.tell(protocol.SET_ATTR, self._values_for(one, name, values))
-            _raise_mistakes([one.wait(self.step_timeout_s, f"in set_attr({name!r})") or {}])
+            raise_mistakes([one.wait(self.step_timeout_s, f"in set_attr({name!r})") or {}])
         for _, rows in one.parts:  # the other workers may be reading theirs
             block.reset_mask[rows] = True
         one.tell(protocol.RESET, cloudpickle.dumps(None))
@@ -374,79 +340,11 @@ class ProcessVectorEnv(BatchVectorEnv):
         if self.closed:
             return
         self.closed = True
-        fault: EnvFault | None = None
-        for one in self._workers:
-            with contextlib.suppress(OSError):
-                one.tell(protocol.CLOSE)
-        deadline = time.monotonic() + CLOSE_S
-        for one in self._workers:
-            try:
-                while len(one.owed) > 1:  # steps that nobody waits for any more
-                    one.wait(max(deadline - time.monotonic(), 0.01), "in close", spare=True)
-            except (EnvFault, OSError):
-                continue
-            try:
-                one.wait(max(deadline - time.monotonic(), 0.01), "in close", spare=True)
-                one.process.join(LEAVE_S)
-            except (WorkerDied, OSError):
-                continue
-            except EnvTimeout as late:
-                text = (
-                    f"environment {late.env} (worker pid {late.pid}) did not close within {CLOSE_S:g} s and was killed"
-                )
-                warnings.warn(text, RuntimeWarning, stacklevel=2)
-            except EnvFault as error:
-                fault = fault or error
+        fault = leave(self._workers)
         self._finalizer()
-        _close_all(self._memories)
+        memory = self.block.memory
+        assert memory is not None
+        memory.close()
+        self._rows.close()
         if fault is not None:
             raise fault
-
-
-# -- helpers -------------------------------------------------------------------------------------
-
-
-def _close_all(memories: Sequence[SharedMemory]) -> None:
-    for memory in memories:
-        memory.close()
-
-
-def _check_options(
-    num_envs: int, workers: int | None, slices: str, step_timeout_s: float, start_timeout_s: float
-) -> None:
-    if num_envs < 1:
-        raise ValueError("expected at least one environment, got none")
-    if workers is not None and workers < 1:
-        raise ValueError(f"expected at least one worker, got {workers}")
-    if slices not in SLICES:
-        raise ValueError(f"expected slices as one of {', '.join(SLICES)}, got {slices!r}")
-    if not step_timeout_s > 0 or not start_timeout_s > 0:
-        raise ValueError(f"expected timeouts above 0 s, got {step_timeout_s} and {start_timeout_s}")
-
-
-def _indices(rows: slice) -> range:
-    return range(rows.start, rows.stop)
-
-
-def _raise_mistakes(frames: Sequence[dict[str, Any]]) -> None:
-    """Of what workers answered to something the user called: the first complaint."""
-    for frame in frames:
-        if "mistake" in frame:
-            raise fault_from_data(frame["mistake"])
-
-
-def _owned(number: int, count: int, parts: list[slice], by_readiness: bool, here: int) -> list[tuple[int, slice]]:
-    """The rows of each slice that worker `number` of `count` owns; the first `here` of all are nobody's."""
-    if by_readiness:
-        return [(number, parts[number])]
-    owned = []
-    for part, whole in enumerate(parts):
-        first = max(whole.start, here)
-        rows = cut(whole.stop - first, count)[number]
-        if rows.stop > rows.start:
-            owned.append((part, slice(rows.start + first, rows.stop + first)))
-    return owned
-
-
-def faults_of(frame: dict[str, Any]) -> list[EnvFault]:
-    return [fault_from_data(data) for data in frame["faults"]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import marshal
 import socket
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -112,3 +113,15 @@ def fault_from_data(data: dict[str, Any]) -> EnvFault:
     fault: EnvFault = kind(data["message"], **{name: data[name] for name in _FIELDS[1:]})
     fault.aftermath = data["aftermath"]
     return fault
+
+
+def faults_of(frame: dict[str, Any]) -> list[EnvFault]:
+    """The faults that a worker survived."""
+    return [fault_from_data(data) for data in frame["faults"]]
+
+
+def raise_mistakes(frames: Sequence[dict[str, Any]]) -> None:
+    """Of what workers answered to something the user called: the first complaint."""
+    for frame in frames:
+        if "mistake" in frame:
+            raise fault_from_data(frame["mistake"])

@@ -17,8 +17,10 @@ from shoal.core.errors import EnvFault
 from shoal.core.machine import usable_cores
 from shoal.core.seeds import Stream
 from shoal.vector.batch import News
-from shoal.vector.chunk import Chunk, EnvFactory, Infos, whole
-from shoal.vector.workers.process import ProcessVectorEnv, faults_of
+from shoal.vector.chunk import Chunk, Infos, whole
+from shoal.vector.environments import EnvFactory
+from shoal.vector.workers.process import ProcessVectorEnv
+from shoal.vector.workers.protocol import faults_of
 from shoal.vector.workers.worker import news
 
 

@@ -13,18 +13,21 @@ import select
 import signal
 import socket
 import time
+import warnings
 from collections import deque
+from collections.abc import Mapping
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from shoal.core.errors import EnvTimeout, WorkerDied
+from shoal.core.errors import EnvFault, EnvTimeout, WorkerDied
 from shoal.vector.memory import Block
 from shoal.vector.workers import worker as protocol
 from shoal.vector.workers.launch import dies_with_starter, light_start
 from shoal.vector.workers.protocol import DONE, FRAME, fault_from_data, framed, read_frame
 from shoal.vector.workers.spin import Lookout
 
+CLOSE_S, LEAVE_S = 1.5, 0.5  # closing: environments close, processes end
 _LOOK_S = 1.0  # waits are cut into pieces: while the whole group is stopped (Ctrl-Z) at most one of them passes
 
 
@@ -239,6 +242,49 @@ class Remote:
             else f"it was idle (its first environment is {where['env']})"
         )
         return WorkerDied(f"a worker died {doing}: {how}; {place}", signal=killed_by, **where)
+
+
+def wait_for_some(parts: Mapping[int, int], at_least: int, timeout_s: float) -> list[int]:
+    """Those of `parts` (by the descriptor that their answer comes from) that have one; fewer only after the timeout."""
+    poll = select.poll()
+    for fd in parts:
+        poll.register(fd, select.POLLIN)
+    deadline = time.monotonic() + timeout_s
+    found: list[int] = []
+    while len(found) < at_least:
+        events = poll.poll(max(deadline - time.monotonic(), 0) * 1000)
+        if not events:
+            break
+        for fd, _ in events:
+            found.append(parts[fd])
+            poll.unregister(fd)
+    return found
+
+
+def leave(workers: list[Remote]) -> EnvFault | None:
+    """Ask every worker to close its environments and end. Returns what one of them raised in its `close`, first."""
+    fault: EnvFault | None = None
+    for one in workers:
+        with contextlib.suppress(OSError):
+            one.tell(protocol.CLOSE)
+    deadline = time.monotonic() + CLOSE_S
+    for one in workers:
+        try:
+            while len(one.owed) > 1:  # steps that nobody waits for any more
+                one.wait(max(deadline - time.monotonic(), 0.01), "in close", spare=True)
+        except (EnvFault, OSError):
+            continue
+        try:
+            one.wait(max(deadline - time.monotonic(), 0.01), "in close", spare=True)
+            one.process.join(LEAVE_S)
+        except (WorkerDied, OSError):
+            continue
+        except EnvTimeout as late:
+            text = f"environment {late.env} (worker pid {late.pid}) did not close within {CLOSE_S:g} s and was killed"
+            warnings.warn(text, RuntimeWarning, stacklevel=3)
+        except EnvFault as error:
+            fault = fault or error
+    return fault
 
 
 def end_all(workers: list[Remote], grace_s: float) -> None:

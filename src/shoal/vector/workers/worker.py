@@ -31,7 +31,8 @@ import gymnasium as gym
 
 from shoal.core.errors import EnvFault, as_fault
 from shoal.core.seeds import Stream
-from shoal.vector.chunk import Chunk, Infos, close_all, first_environment, take_faults
+from shoal.vector.chunk import Chunk, Infos, close_all, take_faults
+from shoal.vector.environments import first_environment
 from shoal.vector.memory import Block, SharedMemory
 from shoal.vector.workers.protocol import DONE, fault_to_data, pack, read_payload, send_frame
 from shoal.vector.workers.spin import Lookout

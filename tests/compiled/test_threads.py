@@ -1,4 +1,4 @@
-"""Threads that stay in machine code: they sleep, wake, fail and end as they should. The same bits: test_compiled."""
+"""Threads of a compiled environment: they sleep, wake, fail and end as they should. The same bits: test_compiled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from shoal.compiled.random import uniform
-from shoal.compiled.team import _LINE, _RESULT, LOOK_S
+from shoal.compiled.threads import Pool
 from shoal.compiled.vector import CompiledEnv, CompiledVectorEnv
 from shoal.core.errors import EnvRaised
 from shoal.environments.cartpole import CartPole
@@ -42,68 +42,67 @@ class Fuse(CompiledEnv):
         out[0] = state.steps
 
 
-def test_members_that_fell_asleep_are_woken():
-    """Steps at once, after a moment and after a long pause: always the same as on one thread."""
-    one, team = CompiledVectorEnv(CartPole, 13), CompiledVectorEnv(CartPole, 13, threads=5)
-    seen, alike = one.reset(seed=3)[0], team.reset(seed=3)[0]
+def test_threads_that_fell_asleep_are_woken():
+    """Steps at once and after a pause: always the same as on one thread."""
+    one, many = CompiledVectorEnv(CartPole, 13), CompiledVectorEnv(CartPole, 13, threads=5)
+    seen, alike = one.reset(seed=3)[0], many.reset(seed=3)[0]
     rng = np.random.default_rng(0)
     for turn in range(300):
-        time.sleep((0.0, 0.0, LOOK_S, 20 * LOOK_S)[turn % 4])
+        time.sleep((0.0, 0.0, 0.002)[turn % 3])
         actions = rng.integers(0, 2, 13)
-        seen, alike = one.step(actions), team.step(actions)
+        seen, alike = one.step(actions), many.step(actions)
         for part, other in zip(seen[:4], alike[:4], strict=True):
             assert np.array_equal(part, other)
-    team.close()
+    many.close()
 
 
-def test_a_team_that_is_not_asked_sleeps():
-    """Looking for the next step ends soon: half a second costs next to no CPU time."""
-    team = CompiledVectorEnv(CartPole, 8, threads=4)
-    team.reset(seed=0)
-    team.step(np.zeros(8, np.int64))
+def test_threads_that_are_not_asked_sleep():
+    """Half a second without a step costs next to no CPU time."""
+    many = CompiledVectorEnv(CartPole, 8, threads=4)
+    many.reset(seed=0)
+    many.step(np.zeros(8, np.int64))
     time.sleep(0.05)
     before = time.process_time()
     time.sleep(0.5)
     assert time.process_time() - before < 0.1
-    team.close()
+    many.close()
 
 
-def test_goes_on_after_a_member_raised():
+def test_goes_on_after_a_thread_raised():
     """Its exception reaches the caller when all have finished; the threads are still there for the next step."""
-    team = CompiledVectorEnv(Fuse, 5, threads=3)
-    team.reset(seed=0)
+    many = CompiledVectorEnv(Fuse, 5, threads=3)
+    many.reset(seed=0)
     threads = threading.active_count()
     for culprit in (4, 2, 0):  # in the last range, in the second, in the caller's own
         with pytest.raises(EnvRaised, match="blown") as caught:
-            team.step((np.arange(5) == culprit).astype(np.int64))
+            many.step((np.arange(5) == culprit).astype(np.int64))
         assert caught.value.env == culprit
-        team.reset(seed=0)
-        assert team.step(np.zeros(5, np.int64))[0].tolist() == [[1.0]] * 5
+        many.reset(seed=0)
+        assert many.step(np.zeros(5, np.int64))[0].tolist() == [[1.0]] * 5
     assert threading.active_count() == threads
-    team.close()
+    many.close()
     assert threading.active_count() == threads - 2
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 def test_a_forked_process_is_told():
     """It has no threads: an error that says so, instead of waiting for ever."""
-    team = CompiledVectorEnv(CartPole, 4, threads=2)
-    team.reset(seed=0)
-    team.step(np.zeros(4, np.int64))
-    time.sleep(10 * LOOK_S)
+    many = CompiledVectorEnv(CartPole, 4, threads=2)
+    many.reset(seed=0)
+    many.step(np.zeros(4, np.int64))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # that forking with threads is a poor idea is the point
         child = os.fork()
     if child == 0:
         signal.alarm(10)
         try:
-            team.step(np.zeros(4, np.int64))
+            many.step(np.zeros(4, np.int64))
         except RuntimeError as error:
             os._exit(0 if "after the fork" in str(error) else 2)
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    team.step(np.zeros(4, np.int64))  # the parent's are as they were
-    team.close()
+    many.step(np.zeros(4, np.int64))  # the parent's are as they were
+    many.close()
 
 
 class Uneven(CompiledEnv):
@@ -132,41 +131,28 @@ class Uneven(CompiledEnv):
 
 
 @pytest.mark.parametrize("threads", [2, 3, 7])
-def test_pieces_taken_from_others_change_nothing(threads):
-    """Ranges of many pieces, one of them slow, so that the others take over from it: each environment steps once."""
-    one, team = CompiledVectorEnv(Uneven, 700), CompiledVectorEnv(Uneven, 700, threads=threads)
-    assert np.array_equal(one.reset(seed=3)[0], team.reset(seed=3)[0])
+def test_uneven_parts_change_nothing(threads):
+    """One part is slow: all are waited for, and each environment steps once."""
+    one, many = CompiledVectorEnv(Uneven, 700), CompiledVectorEnv(Uneven, 700, threads=threads)
+    assert np.array_equal(one.reset(seed=3)[0], many.reset(seed=3)[0])
     rng = np.random.default_rng(0)
     for _ in range(12):
         actions = np.where(np.arange(700) < 200, 3000, rng.integers(0, 50, 700))
-        seen, alike = one.step(actions), team.step(actions)
+        seen, alike = one.step(actions), many.step(actions)
         for part, other in zip(seen[:4], alike[:4], strict=True):
             assert np.array_equal(part, other)
-        assert np.array_equal(one.final_obs[seen[2]], team.final_obs[seen[2]])
-    team.close()
+        assert np.array_equal(one.final_obs[seen[2]], many.final_obs[seen[2]])
+    many.close()
 
 
-def test_a_slow_range_is_shared():
-    """All the work in one half: at times the thread of the other half takes some of it over."""
-    team = CompiledVectorEnv(Uneven, 512, threads=2)
-    team.reset(seed=0)
-    stepped = []  # environments that the second thread stepped: with these actions every episode ends at once
-    for late in (False, True) * 10:
-        slow = np.arange(512) >= 256 if late else np.arange(512) < 256
-        team.step(np.where(slow, 20_000, 7))  # 17 ms of work in one range, none to speak of in the other
-        stepped.append(int(team._team._control[_LINE + _RESULT]))
-    team.close()
-    assert max(stepped) > 256 or min(stepped) < 256
-
-
-def test_a_fault_in_the_last_piece_names_its_environment():
-    """Whichever thread took it."""
-    team = CompiledVectorEnv(Fuse, 300, threads=2)
-    team.reset(seed=0)
+def test_a_fault_in_the_last_part_names_its_environment():
+    """Not the first of its part."""
+    many = CompiledVectorEnv(Fuse, 300, threads=2)
+    many.reset(seed=0)
     with pytest.raises(EnvRaised) as caught:
-        team.step((np.arange(300) == 299).astype(np.int64))
+        many.step((np.arange(300) == 299).astype(np.int64))
     assert caught.value.env == 299
-    team.close()
+    many.close()
 
 
 class Slow(CompiledEnv):
@@ -197,12 +183,49 @@ class Slow(CompiledEnv):
 
 def test_of_several_exceptions_the_lowest_environment_s_is_told():
     """With its own message, whichever thread raised first."""
-    team = CompiledVectorEnv(Slow, 256, threads=2)
+    many = CompiledVectorEnv(Slow, 256, threads=2)
     for _ in range(5):
-        team.reset(seed=0)
+        many.reset(seed=0)
         actions = np.zeros(256, np.int64)
         actions[[32, 70]] = 1, 2
         with pytest.raises(EnvRaised, match="slow") as caught:
-            team.step(actions)
+            many.step(actions)
         assert caught.value.env == 32
-    team.close()
+    many.close()
+
+
+def test_a_call_broken_off_by_ctrl_c_leaves_nobody_stepping():
+    """It is raised when every thread has finished, and the next call begins with all of them."""
+    pool, taken = Pool(3), []
+
+    def kernel(low, high):
+        if low == 0 and not taken:
+            raise KeyboardInterrupt
+        time.sleep(0.02)
+        taken.append((low, high))
+        return high - low
+
+    with pytest.raises(KeyboardInterrupt):
+        pool.run(kernel, (), 9)
+    assert sorted(taken) == [(3, 6), (6, 9)]
+    assert pool.run(kernel, (), 9) == [3, 3, 3]
+    assert sorted(taken[2:]) == [(0, 3), (3, 6), (6, 9)]
+    pool.close()
+
+
+def test_the_interrupted_caller_waits_for_threads_it_had_not_woken_yet():
+    """Ctrl-C while the threads are being woken: they are woken all the same, for nobody may be left half-way."""
+
+    class Impatient(list):
+        def __getitem__(self, index):
+            if isinstance(index, slice):  # the caller's loop over the locks
+                raise KeyboardInterrupt
+            return super().__getitem__(index)
+
+    pool = Pool(2)
+    locks, pool._start = pool._start, Impatient(pool._start)
+    with pytest.raises(KeyboardInterrupt):
+        pool.run(lambda low, high: high - low, (), 4)
+    pool._start = locks
+    assert pool.run(lambda low, high: high - low, (), 4) == [2, 2]
+    pool.close()

@@ -1,0 +1,50 @@
+"""How a batch is cut into slices, and how many faults it may survive."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+
+from shoal.core.errors import EnvFault, too_many_restarts
+
+POLICIES = ("fail", "restart")
+
+
+class Restarts:
+    """The faults that a batch survived, and whether they are too many within a window of steps."""
+
+    def __init__(self, most: int, window: int, slices: int) -> None:
+        self.most, self.window, self._receives = most, window, window * slices
+        self.faults: list[EnvFault] = []  # oldest first
+        self.time = 0  # receives of slices so far
+        self._times: deque[int] = deque()
+
+    def add(self, faults: list[EnvFault]) -> None:
+        """Faults survived now; where they are too many, that is raised."""
+        self.faults += faults
+        self._times.extend([self.time] * len(faults))
+        while self._times and self._times[0] <= self.time - self._receives:
+            self._times.popleft()
+        if len(self._times) > self.most:
+            raise too_many_restarts(len(self._times), f"within {self.window} steps", self.most, self.faults[-1])
+
+
+def check_policy(on_fault: str, max_restarts: int, restart_window: int) -> None:
+    """The options of faults; ValueError where one makes no sense."""
+    if on_fault not in POLICIES:
+        raise ValueError(f"expected on_fault as one of {', '.join(POLICIES)}, got {on_fault!r}")
+    if max_restarts < 0 or restart_window < 1:
+        raise ValueError(f"expected max_restarts >= 0 and restart_window >= 1, got {max_restarts} and {restart_window}")
+
+
+def cut(num_envs: int, parts: int) -> list[slice]:
+    """`num_envs` cut into `parts` contiguous slices whose sizes differ by at most one.
+
+    >>> [(rows.start, rows.stop) for rows in cut(7, 3)]
+    [(0, 3), (3, 5), (5, 7)]
+    """
+    size, extra = divmod(num_envs, parts)
+    edges = [0]
+    for part in range(parts):
+        edges.append(edges[-1] + size + (part < extra))
+    return [slice(a, b) for a, b in itertools.pairwise(edges)]
