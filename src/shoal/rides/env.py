@@ -17,9 +17,10 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from shoal.compiled.random import mix
-from shoal.core.protocols import TrainingEnv
+from shoal.core.protocols import Acting, Credit, TrainingEnv
 from shoal.core.seeds import SCHEME, Stream, episode_seed
 from shoal.rides.bookings import Bookings
+from shoal.rides.credit import Rates, RebuiltDays
 from shoal.rides.flexibility.model import ANSWER, FlexibilityModel, epsilon_at, hard_mask, soft_bias
 from shoal.rides.observe import FEATURES_VERSION, Menu, anticipate, make_menu, observation_space, observe
 from shoal.rides.options import RidesOptions
@@ -98,6 +99,11 @@ class RidesVectorEnv(TrainingEnv):
         self._seeds: list[int] | None = None
         self._episode = np.zeros(num_envs, np.int64)  # episodes begun, per environment
         self._rows = np.arange(num_envs)
+        rebuilds = self.options.credit == "rebuilt" and stream == Stream.TRAIN
+        rates = Rates(*self.options.burden_rates)
+        count = self.options.credit_requests
+        self._rebuilt = RebuiltDays(self.oracle, self.options.offer_effect, rates, count) if rebuilds else None
+        self._noting = False  # only a learner asks for credit, and only it says where a rollout begins
         self._unseen: list[Array] = []  # answers that the flexibility model has not been given yet
         self._ended: list[dict[str, Array]] = []  # figures of days ended since the last report
         self._days_learned_at = 0
@@ -146,6 +152,8 @@ class RidesVectorEnv(TrainingEnv):
         bookings = self.bookings
         before_s = bookings.base_cost_s() - bookings.cost_s()
         self._remember(offers, accepted := bookings.answers(offers))
+        if self._rebuilt is not None and self._noting:
+            self._rebuilt.note(bookings, self.menu.p_accept, offers)
         bookings.put(offers, accepted, self.options.iterations)
         saved_s = bookings.base_cost_s() - bookings.cost_s() - before_s
         patience, refusal = self.options.burden_rates
@@ -192,6 +200,17 @@ class RidesVectorEnv(TrainingEnv):
         metrics["flexibility/type_accuracy"] = float((guess.argmax(1) == self.world.riders.kind[riders]).mean())
         metrics["flexibility/epsilon"] = epsilon_at(progress, self.options.epsilon)
         return metrics
+
+    def mark(self) -> None:
+        """A rollout begins here: credit is for what happens from now on."""
+        super().mark()
+        if self._rebuilt is not None:
+            self._noting = True
+            self._rebuilt.begin(self.num_envs)
+
+    def credit(self, rollout: Any, policy: Acting) -> Credit | None:
+        """What each offer was worth by the end of its day, for the requests drawn."""
+        return None if self._rebuilt is None else self._rebuilt.credit(rollout.steps)
 
     def get_state(self) -> dict[str, Array]:
         """All that decides how the environments go on, as arrays."""
@@ -256,6 +275,8 @@ class RidesVectorEnv(TrainingEnv):
             "turned_away": (~bookings.plans.served[rows]).sum(1),
         }
         self._ended.append(day)
+        if self._rebuilt is not None and self._noting:
+            self._rebuilt.end(rows, bookings, day["net_min"])
         self._days_ended += len(rows)
         infos: dict[str, Any] = {}
         for name, values in day.items():

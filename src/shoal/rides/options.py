@@ -74,13 +74,18 @@ class RidesOptions:
     lookahead and a network trained on sampled futures."""
     start_temperature: float = 0.15
     """Minutes of expected net gain that initially multiply an offer's odds by e."""
+    credit: Literal["rebuilt", "rewards"] = "rebuilt"
+    """Source of PPO's advantages. rebuilt: all 16 offers of a request, priced at the end of the agent's own day.
+    rewards: the sum of later rewards."""
+    credit_requests: int = 15
+    """Requests drawn from each day for --credit rebuilt; the others are not learned from."""
     background: bool = True
     """Train the flexibility model while rollouts go on."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "type_mix", tuple(self.type_mix))  # JSON knows lists only
         for name, least in (("customers", 1), ("vehicles", 1), ("capacity", 1), ("population", 2), ("history", 0),
-                            ("iterations", 0), ("futures", 0)):  # fmt: skip
+                            ("iterations", 0), ("futures", 0), ("credit_requests", 1)):  # fmt: skip
             if getattr(self, name) < least:
                 raise ValueError(f"expected --{name} of at least {least}, got {getattr(self, name)}")
         for name in ("patience", "refusal", "kappa"):

@@ -1,0 +1,161 @@
+"""What each of the 16 offers to a request was worth, seen from the end of the agent's own day: the rebuilt day.
+
+A day's reward is the sum of thirty decisions, thirty answers and a search; one offer is lost in it. But when the day is
+over its requests are known. For a request drawn from it, the plan from before that request is taken up again, the later
+requests are added with the windows that they agreed to, and only then the request itself is priced under all 16 offers
+at once. Others' answers are held fixed, later offers do not react: a difference reward (Wolpert and Tumer 2002), and
+biased as those are (docs/rides.md says by how much). It knows what came later, so it is for training alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal.compiled.random import mix
+from shoal.core.arrays import Array
+from shoal.core.protocols import Credit
+from shoal.rides.bookings import Bookings
+from shoal.rides.routing.oracle import RoutingOracle
+from shoal.rides.routing.plans import Plans
+from shoal.rides.routing.problem import NO_CHANGE, NUM_OFFERS, OFFER_MIN, Status, turned_away_s
+
+BUILD_ITERATIONS = 2  # ruin-and-recreate iterations after each later request
+PRICE_ITERATIONS = 30  # of each base of pooled pricing; 100 are no less biased
+CAP_MIN = 30.0  # a saving beyond this is a search that got lost under one of the offers
+_MOST_ROWS = 1024  # days rebuilt at once: 10 kB each
+_DRAW = np.uint64(0xC2B2AE3D27D4EB4F)  # sets these draws apart from the oracle's
+_INCREMENT = np.uint64(0x9E3779B97F4A7C15)
+
+
+class Before(NamedTuple):
+    """Requests of one step of all days, as they were before they were answered."""
+
+    env: Array  # int64[K]
+    row: int  # of the rollout
+    t: Array  # int64[K], which request of the day
+    day: Array  # int64[K], days of this environment that had ended before
+    key: Array  # uint64[K]
+    plans: dict[str, Array]  # rows of Plans
+    request: Array  # REQUEST[K], as asked
+    p_accept: Array  # float64[K, 16], as the agent believed
+    offer: Array  # int64[K], as made
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What a rider's trouble costs, in route minutes."""
+
+    patience: float
+    refusal: float
+
+    def worth(self, p_accept: Array, saving_min: Array) -> Array:
+        """Expected net gain of each offer [K, 16]; no change is 0."""
+        gain = p_accept * (saving_min - self.patience * OFFER_MIN) - self.refusal * (1 - p_accept)
+        gain[:, NO_CHANGE] = 0.0
+        return np.asarray(gain)
+
+
+class RebuiltDays:
+    """Keeps what it takes to rebuild days while they are played, and prices the drawn requests when asked."""
+
+    def __init__(self, oracle: RoutingOracle, effect: str, rates: Rates, requests: int) -> None:
+        self.oracle, self.effect, self.rates, self.requests = oracle, effect, rates, requests
+        self.begin(0)
+
+    def begin(self, num_envs: int) -> None:
+        """A new rollout: what was kept belongs to the last one."""
+        self._row = 0
+        self._before: list[Before] = []
+        self._ended = np.zeros(num_envs, np.int64)  # days ended since
+        self._agreed: dict[tuple[int, int], Array] = {}  # (environment, day) -> REQUEST[C], windows as agreed
+        self._net_min: list[Array] = []
+
+    def note(self, bookings: Bookings, p_accept: Array, offers: Array) -> None:
+        """Before the current requests are answered and planned."""
+        env = np.flatnonzero(drawn(bookings.key, bookings.t, bookings.customers, self.requests))
+        if env.size:
+            plans = {name: array[env] for name, array in bookings.plans.arrays().items()}
+            with np.errstate(over="ignore"):
+                key = mix(bookings.step_keys()[env] + _DRAW)
+            request, p = bookings.now(bookings.requests)[env], p_accept[env]
+            t, day = bookings.t[env].copy(), self._ended[env].copy()
+            self._before.append(Before(env, self._row, t, day, key, plans, request, p, offers[env]))
+        self._row += 1
+
+    def end(self, rows: Array, bookings: Bookings, net_min: Array) -> None:
+        """Days that ended in these environments, before new ones begin."""
+        agreed = bookings.agreed_requests()
+        for row in rows.tolist():
+            self._agreed[row, int(self._ended[row])] = agreed[row]
+        self._ended[rows] += 1
+        self._net_min.append(net_min)
+
+    def credit(self, steps: int) -> Credit:
+        """Values [T, N, 16] in minutes: NaN for requests that were not drawn, or whose day has not ended."""
+        values = np.full((steps, len(self._ended), NUM_OFFERS), np.nan, np.float32)
+        if not self._agreed:
+            return Credit(values)
+        customers = len(next(iter(self._agreed.values())))
+        env, t, day, key, request, p, offer = (
+            np.concatenate([getattr(one, name) for one in self._before])
+            for name in ("env", "t", "day", "key", "request", "p_accept", "offer")
+        )
+        row = np.repeat([one.row for one in self._before], [len(one.env) for one in self._before])
+        plans = {name: np.concatenate([one.plans[name] for one in self._before]) for name in Plans.NAMES}
+        order = np.lexsort((t, env))  # early requests cost more: so every thread has some of them
+        whole = np.array([(e, d) in self._agreed for e, d in zip(env[order].tolist(), day[order].tolist(), strict=True)])
+        order = order[whole]
+        worth = np.empty((len(order), NUM_OFFERS))
+        for low in range(0, len(order), _MOST_ROWS):
+            part = order[low : low + _MOST_ROWS]
+            agreed = np.stack([self._agreed[e, d] for e, d in zip(env[part].tolist(), day[part].tolist(), strict=True)])
+            days = Plans(self.oracle.problem, len(part), customers)
+            for name, array in days.arrays().items():
+                array[...] = plans[name][part]
+            saving = savings_min(self.oracle, days, agreed, t[part], request[part], key[part], self.effect)
+            worth[low : low + len(part)] = self.rates.worth(p[part], saving)
+        values[row[order], env[order]] = worth
+        claimed = worth[np.arange(len(order)), offer[order]].mean() * customers
+        real = np.concatenate(self._net_min).mean()
+        return Credit(values, {"credit/claimed": float(claimed), "credit/real": float(real)})
+
+
+def savings_min(
+    oracle: RoutingOracle,
+    days: Plans,
+    agreed: Array,
+    t: Array,
+    request: Array,
+    key: Array,
+    effect: str,
+    build: int = BUILD_ITERATIONS,
+    price: int = PRICE_ITERATIONS,
+) -> Array:
+    """Minutes that each accepted offer to request t[k] saves by the end of day k, float64[K, 16].
+
+    `days` are the plans from before that request, and are changed; `agreed` REQUEST[K, C] has the day's windows.
+    """
+    customers = agreed.shape[1]
+    for later in range(int(t.min()) + 1, customers):
+        # Who finds no place is left out of this day, for all offers alike: hence no escalation.
+        oracle.add(days, agreed[:, later], key, build, escalate=(), active=t < later)
+    menu = oracle.pooled_menu(days, request, key, effect, iterations=price)
+    away_s = days.cost_s + turned_away_s(oracle.problem, request)
+    total_s = np.where(menu.status == Status.OK, menu.cost_s, away_s[:, None])
+    return np.asarray(np.clip((total_s[:, [NO_CHANGE]] - total_s) / 60.0, -CAP_MIN, CAP_MIN))
+
+
+def drawn(key: Array, t: Array, customers: int, requests: int) -> Array:
+    """bool[N]: whether request t[n] is one of the `requests` that are drawn from the day of this key, a function of both.
+
+    >>> key = np.array([5], np.uint64)
+    >>> sum(int(drawn(key, np.array([t]), 30, 12)[0]) for t in range(30))
+    12
+    """
+    with np.errstate(over="ignore"):
+        words = mix(mix(key + _DRAW)[:, None] + np.arange(customers).astype(np.uint64) * _INCREMENT)
+    own = words[np.arange(len(key)), np.minimum(t, customers - 1)]
+    return np.asarray(((words < own[:, None]).sum(1) < requests) & (t < customers))
