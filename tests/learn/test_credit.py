@@ -1,4 +1,4 @@
-"""Learning from action values that an environment gives: the loss, who is learned from, and a world where they are known."""
+"""Learning from action values that an environment gives: the loss, the rows, and a world where they are known."""
 
 from __future__ import annotations
 
@@ -128,12 +128,11 @@ def test_credit_is_for_discrete_actions() -> None:
 
 
 class Crossing(TrainingEnv):
-    """Two steps. The first decides between a fair and a poor second state; noise of spread 30 drowns every return. Which
-    action is best in each of the three states is known, and with it the value of every action under the policy."""
+    """Two steps; the first decides between two second states. Noise of spread 30 drowns every return. Which action is
+    best in each of the three states is known, and with it the value of every action."""
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
     best = (2, 0, 1)
-    after = np.array([0.0, 3.0, 6.0, -9.0])  # worth of reaching state 1 (by action 2) or state 2 (by any other)
     checks_finite = True
 
     def __init__(self, num_envs: int, informed: bool) -> None:

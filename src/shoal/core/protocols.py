@@ -73,6 +73,11 @@ class TrainingEnv(VectorEnv[Any, Any, Any]):
         return {}
 
     @property
+    def messages(self) -> Sequence[str]:
+        """Lines for the person who watches, oldest first; each is shown once."""
+        return ()
+
+    @property
     def alarms(self) -> Mapping[str, str]:
         """What a person should be told of this training, by name; each is told once."""
         return {}

@@ -82,9 +82,7 @@ def advantages_of(values: Tensor, log_probs: Tensor) -> Tensor:
     return torch.where(p > 0, values - (p * values).sum(-1, keepdim=True), 0.0)
 
 
-def credited(
-    credit: Credit | None, params: Tensor, valid: Array, kind: ActionKind
-) -> tuple[Array, AllActions] | None:
+def credited(credit: Credit | None, params: Tensor, valid: Array, kind: ActionKind) -> tuple[Array, AllActions] | None:
     """Which rows of a rollout are learned from (bool[T, N]), and what is known of them; None: learn from the rewards.
 
     `params` [T, N, P] are of the policy that acted. A row counts if every action that the policy could take has a

@@ -176,9 +176,7 @@ class PPO:
             if self.entropy_coef > 0:  # else an entropy that is no number (logits of -inf) is none of its business
                 loss = loss - self.entropy_coef * entropy
             run.policy_slope(slope)
-            self._note(
-                {"loss/policy": told, "policy/kl": kl, "policy/clip_share": clipped, "policy/entropy": entropy}
-            )
+            self._note({"loss/policy": told, "policy/kl": kl, "policy/clip_share": clipped, "policy/entropy": entropy})
         if value:
             error, slope = value_loss(run.value(), pick(batch.targets), pick(batch.values), config.value_clip)
             weight = config.value_coef if policy else 1.0

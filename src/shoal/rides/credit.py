@@ -106,7 +106,9 @@ class RebuiltDays:
         row = np.repeat([one.row for one in self._before], [len(one.env) for one in self._before])
         plans = {name: np.concatenate([one.plans[name] for one in self._before]) for name in Plans.NAMES}
         order = np.lexsort((t, env))  # early requests cost more: so every thread has some of them
-        whole = np.array([(e, d) in self._agreed for e, d in zip(env[order].tolist(), day[order].tolist(), strict=True)])
+        whole = np.array(
+            [(e, d) in self._agreed for e, d in zip(env[order].tolist(), day[order].tolist(), strict=True)]
+        )
         order = order[whole]
         worth = np.empty((len(order), NUM_OFFERS))
         for low in range(0, len(order), _MOST_ROWS):
@@ -149,7 +151,7 @@ def savings_min(
 
 
 def drawn(key: Array, t: Array, customers: int, requests: int) -> Array:
-    """bool[N]: whether request t[n] is one of the `requests` that are drawn from the day of this key, a function of both.
+    """bool[N]: whether request t[n] is one of the `requests` drawn from the day of this key: a function of these.
 
     >>> key = np.array([5], np.uint64)
     >>> sum(int(drawn(key, np.array([t]), 30, 12)[0]) for t in range(30))

@@ -79,6 +79,9 @@ class RidesOptions:
     rewards: the sum of later rewards."""
     credit_requests: int = 15
     """Requests drawn from each day for --credit rebuilt; the others are not learned from."""
+    held_out_days: int | None = None
+    """Held-out days on which the agent is looked at while it trains (0: none; they are none of those of shoal
+    evaluate). Default: 64, or none where futures are sampled, which takes five times as long."""
     background: bool = True
     """Train the flexibility model while rollouts go on."""
 
@@ -88,6 +91,8 @@ class RidesOptions:
                             ("iterations", 0), ("futures", 0), ("credit_requests", 1)):  # fmt: skip
             if getattr(self, name) < least:
                 raise ValueError(f"expected --{name} of at least {least}, got {getattr(self, name)}")
+        if self.held_out_days is not None and self.held_out_days < 0:
+            raise ValueError(f"expected --held-out-days of at least 0, got {self.held_out_days}")
         for name in ("patience", "refusal", "kappa"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ValueError(f"expected --{name} as a finite number of at least 0, got {getattr(self, name)}")
