@@ -69,7 +69,8 @@ class TrainingEnv(VectorEnv[Any, Any, Any]):
         return None
 
     def examine(self, policy: Acting, epoch: int) -> dict[str, Any]:
-        """Called after every update with the policy it made: figures of how well that does where it is not trained."""
+        """Called before the first epoch and after every update, with the policy as it is now: figures of how well that
+        does where it is not trained."""
         return {}
 
     @property

@@ -238,6 +238,8 @@ class Learner:
         seed = self.config.run.seed
         if self.epoch > 0:
             seed = _word(seed, Stream.ACT, self.epoch) & 0x3FFFFFFF  # a foreign VectorEnv may use it as an episode's
+        else:
+            self.parts.examine(self.policy(), 0)  # where it begins
         self.stepper.reset(seed, self.collector.current())
         self.mark()
 

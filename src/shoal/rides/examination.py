@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SEED = 0x5EE  # of these days; `shoal evaluate` counts its seeds from 0
 DAYS = 64
-_OFTEN, _EVERY = (1, 2, 4), 8  # epochs after which it is held: most happens at the beginning
+_OFTEN, _EVERY = (0, 1, 2, 4), 8  # epochs after which it is held: most happens at the beginning
 
 
 def is_due(epoch: int) -> bool:
