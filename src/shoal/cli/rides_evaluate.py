@@ -78,13 +78,13 @@ def evaluate(args: list[str], as_json: bool) -> int:
     given = parse(RunContestArgs, args, "shoal evaluate RUN [RUN...]")
     require("rides", "shoal evaluate")
     from shoal.report import write_report
-    from shoal.rides.contest.report import evaluate_runs
+    from shoal.rides.contest.report import evaluate_runs, spoken
 
     results, folders = evaluate_runs(
         runs, **_settings(given), policies=given.policy, runs_dir=given.runs_dir, futures=given.futures
     )
     pages = [write_report(folder) for folder in folders]
-    _show(results, as_json, [f"report   {page}" for page in pages])
+    _show(results, as_json, [*(f"report   {page}" for page in pages), *map(spoken, folders)])
     return 0
 
 

@@ -133,48 +133,7 @@ def environment(**options: Any) -> RidesTask:
 
 
 def settings(options: RidesOptions) -> dict[str, Any]:
-    """What the run's own settings are, from the task's options. A rollout is one whole day of every environment."""
-    return {"rollout_steps": options.customers, **_ALIKE, **_BY_CREDIT[_recipe(options)]}
+    """A rollout is one whole day of every environment; the rest follows from where the advantages come from."""
+    from shoal.rides.recipes import recipe
 
-
-def _recipe(options: RidesOptions) -> str:
-    if options.credit == "rewards":
-        return "rewards"
-    return "scratch" if options.start in ("none", "myopic") else "start"
-
-
-# No critic is needed with credit: one pass keeps the value network sane. Every recipe has every name, so that one
-# never shows through another.
-_ALIKE: dict[str, Any] = {
-    "hidden": (64,),
-    "policy_epochs": 4,
-    "value_epochs": 1,
-    "minibatch_size": 256,
-    "gae_lambda": 0.95,
-    "entropy_coef": 0.0,
-    "entropy_schedule": "linear",
-}
-_BY_CREDIT: dict[str, dict[str, Any]] = {
-    "scratch": {
-        "num_envs": 256,
-        "episodes": 12_800,
-        "clip": 0.4,
-        "learning_rate": 2e-3,
-        "entropy_coef": 0.03,
-    },
-    "start": {  # a start that is good already: smaller steps, and no bonus for entropy
-        "num_envs": 64,
-        "episodes": 2_560,
-        "clip": 0.1,
-        "learning_rate": 3e-4,
-    },
-    "rewards": {  # one day's reward says little of one offer: short horizons only, and large batches
-        "num_envs": 256,
-        "episodes": 12_800,
-        "value_epochs": 8,
-        "minibatch_size": 1024,
-        "gae_lambda": 0.0,
-        "clip": 0.2,
-        "learning_rate": 1e-3,
-    },
-}
+    return {"rollout_steps": options.customers, **recipe(options)}
