@@ -22,7 +22,7 @@ from shoal.rides.routing.problem import EFFECTS, NO_CHANGE, OFFER_EARLIER_MIN, O
 from shoal.runs.folder import Run
 
 SMALL: dict[str, Any] = {"customers": 6, "iterations": 3, "start": "none", "futures": 0, "vehicles": 2}
-SMALL |= {"prices": "insertion", "credit_requests": 4, "held_out_days": 0}
+SMALL |= {"prices": "insertion", "credit_requests": 4, "credit_generous": 0.0, "held_out_days": 0}
 SEEDS = (11, 22, 33, 44)
 
 

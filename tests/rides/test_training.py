@@ -103,13 +103,15 @@ def test_auto_scale_takes_larger_steps_for_more_environments():
 
 
 def test_the_settings_follow_from_where_the_advantages_come_from():
-    """From nothing with credit, from a start with credit, and from rewards: three recipes; flags by hand still win."""
-    scratch = config_for("rides", env_kwargs='{"start": "none"}')
-    rewards = config_for("rides", env_kwargs='{"start": "none", "credit": "rewards"}')
-    taught = config_for("rides")
-    assert scratch.ppo.entropy_coef > 0 == taught.ppo.entropy_coef == rewards.ppo.entropy_coef
-    assert (rewards.ppo.gae_lambda, scratch.ppo.gae_lambda) == (0.0, 0.95)
-    assert taught.ppo.clip < scratch.ppo.clip
+    """With credit and from rewards, from nothing and from a start; flags by hand still win."""
+
+    def ppo(**own):
+        return config_for("rides", env_kwargs=json.dumps(own)).ppo
+
+    assert ppo(start="none").entropy_coef > 0 == ppo().entropy_coef == ppo(start="none", credit="rewards").entropy_coef
+    assert ppo(start="none").gae_lambda > ppo(start="none", credit="rewards").gae_lambda == 0
+    assert ppo().policy_epochs == 1 < ppo(credit="rebuilt").policy_epochs
+    assert ppo(start="lookahead").clip < ppo(start="none").clip
     assert config_for("rides", env_kwargs='{"start": "none"}', clip=0.3).ppo.clip == 0.3
 
 

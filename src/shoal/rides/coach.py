@@ -27,9 +27,10 @@ class Coach:
 
     def __init__(self, options: RidesOptions, oracle: RoutingOracle) -> None:
         self._rebuilt: RebuiltDays | None = None
-        if options.credit == "rebuilt":
+        if options.credited:
             rates = Rates(*options.burden_rates)
-            self._rebuilt = RebuiltDays(oracle, options.offer_effect, rates, options.credit_requests)
+            chosen = options.credit_requests, options.credit_generous
+            self._rebuilt = RebuiltDays(oracle, options.offer_effect, rates, *chosen)
         days = options.held_out_days
         days = (0 if options.futures else DAYS) if days is None else days
         self._examination = Examination(options, days, oracle.threads) if days else None
