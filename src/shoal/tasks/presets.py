@@ -17,9 +17,9 @@ from shoal.tasks import options_class, options_to_kwargs, settings
 DEFAULT: dict[str, Any] = {
     "num_envs": 8,
     "rollout_steps": 256,
-    "minibatch_size": "auto",
+    "minibatch_size": 256,
     "update_epochs": 10,
-    "learning_rate": "auto",
+    "learning_rate": 1e-3,
     "entropy_coef": "auto",
     "normalise_observations": True,
     "normalise_rewards": True,
