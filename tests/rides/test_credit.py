@@ -13,7 +13,7 @@ import shoal
 from shoal.compiled.random import mix
 from shoal.core.seeds import Stream
 from shoal.rides.coach import Coach
-from shoal.rides.credit import CAP_MIN, PRICE_ITERATIONS, Rates, drawn, savings_min
+from shoal.rides.credit import CAP_MIN, PRICE_ITERATIONS, Rates, drawn, generously, savings_min, uniform
 from shoal.rides.env import RidesVectorEnv
 from shoal.rides.options import RidesOptions
 from shoal.rides.routing.oracle import RoutingOracle
@@ -107,14 +107,44 @@ def test_the_day_is_rebuilt_with_the_windows_agreed_to() -> None:
     env.close()
 
 
-def test_a_day_has_the_same_credit_whatever_is_beside_it() -> None:
+@pytest.mark.parametrize("generous", [0.0, 0.5])
+def test_a_day_has_the_same_credit_whatever_is_beside_it(generous: float) -> None:
     """To the bit: for any number of threads, and for any number of environments per call."""
-    _, credit, _, _ = play()
-    _, threaded, _, _ = play(threads=3)
+    _, credit, _, _ = play(credit_generous=generous)
+    _, threaded, _, _ = play(threads=3, credit_generous=generous)
     assert np.array_equal(credit.values, threaded.values, equal_nan=True)
     for at, seed in enumerate(SEEDS):
-        _, alone, _, _ = play((seed,))
+        _, alone, _, _ = play((seed,), credit_generous=generous)
         assert np.array_equal(alone.values[:, 0], credit.values[:, at], equal_nan=True)
+
+
+def test_generous_windows_are_what_riders_would_agree_to() -> None:
+    """Asked for the most that is likely, answered as the day's riders would: as asked, or as that offer makes them."""
+    env, _, _, _ = play()
+    bookings, rows = env.bookings, np.arange(4)
+    wide = generously(bookings, rows)
+    chance = env.world.true_probability(bookings.rider, bookings.purpose)
+    widened = 0
+    for day in rows:
+        for t in range(6):
+            likely = [o for o in range(16) if chance[day, t, o] >= 0.7]
+            offer = max(likely, key=lambda o: (OFFER_MIN[o], chance[day, t, o]))
+            yes = bookings.mood[day, t] < chance[day, t, offer] and offer != NO_CHANGE
+            asked = bookings.requests[day, t]
+            assert wide[day, t]["pickup_open"] == asked["pickup_open"] - 60 * yes * OFFER_EARLIER_MIN[offer]
+            assert wide[day, t]["dropoff_close"] == asked["dropoff_close"] + 60 * yes * OFFER_LATER_MIN[offer]
+            widened += yes
+    assert widened > 5
+
+
+def test_the_generous_share_changes_what_later_riders_leave_room_for() -> None:
+    """The last request has no later riders, so its credit stays; the others' changes."""
+    _, none, _, _ = play(credit_requests=6)
+    _, all_, _, _ = play(credit_requests=6, credit_generous=1.0)
+    assert np.array_equal(none.values[5], all_.values[5])
+    assert not np.array_equal(none.values[:5], all_.values[:5])
+    share = (uniform(np.arange(1000, dtype=np.uint64), 30) < 0.5).mean()
+    assert share == pytest.approx(0.5, abs=0.02)
 
 
 def test_days_are_the_same_with_and_without_it() -> None:
