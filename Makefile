@@ -36,6 +36,7 @@ docs: $(STAMP)  ## the documentation as a site, in site/ (a broken link fails)
 	$(BIN)/python tools/check_site.py site
 
 examples: $(STAMP)  ## run every example
+	tools/try_task_package.sh $(abspath $(BIN)) build/task_package
 	for script in examples/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 wheel: $(STAMP)  ## the wheel in dist/, with what it holds checked

@@ -11,8 +11,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from shoal.cage2 import commands as cage2_commands
 from shoal.cli import commands as cli
+from shoal.cli import evaluate as cli_evaluate
+from shoal.tasks import load_all
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -74,10 +75,11 @@ def as_new(words: list[str]) -> list[str]:
 
 def complaint(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str | None:
     """What shoal says against a command line; None where it would begin to work."""
-    for rides in (False, True) if words[:1] == ["evaluate"] else (False,):  # a run that is not here may be one of rides
+    # A run that is not here may be of any task, which brings the flags.
+    for task in load_all()[0] if words[:1] == ["evaluate"] and words[1:2] != ["rides"] else [None]:
         with monkeypatch.context() as patch:
-            if rides:
-                patch.setattr(cli, "is_rides", lambda args: True)
+            if task is not None:
+                patch.setattr(cli_evaluate, "task_of", lambda runs, runs_dir, task=task: task)
             try:
                 cli.main(as_new(words))
             except Understood:
@@ -97,16 +99,10 @@ def only_parsing(monkeypatch: pytest.MonkeyPatch) -> None:
         real(*args, **options)
         raise Understood
 
-    def replayed(files: list[str], rules: str) -> NoReturn:
-        if wrong := [name for name in files if name.startswith("-")]:
-            raise ValueError(f"unknown flags {wrong}")
-        raise Understood
-
     real = cli.parse
     for name, module in list(sys.modules.items()):
         if name.startswith("shoal.cli") and getattr(module, "parse", None) is real and name != "shoal.cli.parsing":
             monkeypatch.setattr(module, "parse", parsed)
-    monkeypatch.setattr(cage2_commands, "replay", replayed)
     monkeypatch.setattr(sys, "path", [*sys.path])
 
 

@@ -19,7 +19,8 @@ from shoal.report import write_report
 from shoal.runs import scores
 from shoal.runs.folder import Run
 from shoal.runs.meanings import MEANINGS
-from shoal.runs.page import DARK, contrast, in_the_dark, themed
+from shoal.runs.page import DARK, Section, contrast, in_the_dark, themed
+from shoal.tasks import load_all
 
 INTERVAL = {"mean": 1.5, "low": 1.0, "high": 2.0}
 SHARE = {"mean": 0.9, "low": 0.8, "high": 1.0, "episodes": 3}
@@ -117,6 +118,35 @@ def test_no_value_of_any_file_becomes_markup(
         assert written > 3
 
 
+def test_no_score_of_a_leaderboard_becomes_markup(tmp_path: Path) -> None:
+    """The sections that a task brings are held to the same."""
+    with make(tmp_path, 0, "cage2") as run:
+        written = 0
+        for bad in spoiled(SCORES):
+            (run.path / "evaluation.json").write_text(json.dumps(bad))
+            try:
+                page = write_report(run).read_text()
+            except (ValueError, TypeError, KeyError, AttributeError):
+                continue
+            written += 1
+            check_harmless(page)
+        assert written > 3
+
+
+def test_a_section_that_fails_is_named_in_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest of the page is there, and the error is text."""
+
+    def broken(self: object, run: Run) -> list[Section]:
+        raise RuntimeError(HOSTILE)
+
+    monkeypatch.setattr("shoal.cage2.task.Cage2Task.sections", broken)
+    with make(tmp_path, 1, "cage2") as run:
+        page = write_report(run).read_text()
+    check_harmless(page)
+    assert "This section could not be made: RuntimeError" in page
+    assert "Last epoch" in page
+
+
 def test_hostile_names_in_pictures_are_text(tmp_path: Path) -> None:
     """A picture of a file is an image: whatever it holds cannot run."""
     with make(tmp_path, 2, "rides") as run:
@@ -145,7 +175,7 @@ def test_the_same_run_gives_the_same_picture(tmp_path: Path) -> None:
 
 def test_the_page_opens_with_the_answer(tmp_path: Path) -> None:
     """Without a score it names the command; with one it is a sentence with the interval and the order's compliance."""
-    with make(tmp_path, 2, "other") as run:
+    with make(tmp_path, 2, "cage2") as run:
         answer = _answer(write_report(run).read_text())
         assert "shoal evaluate r" in answer
         (run.path / "evaluation.json").write_text(json.dumps(SCORES))
@@ -234,8 +264,11 @@ def test_every_metric_of_the_documentation_is_explained() -> None:
             names = re.findall(r"`([^`]+)`", line.split("|")[1])
             group = names[0].rpartition("/")[0]
             listed |= {name if "/" in name or not group else f"{group}/{name}" for name in names}
-    assert listed - set(MEANINGS) == set()
-    assert {name for name in MEANINGS if not name.startswith("workflow/")} - listed == set()
+    known = dict(MEANINGS)
+    for task in load_all()[0]:
+        known |= task.meanings
+    assert listed - set(known) == set()
+    assert {name for name in known if not name.startswith("workflow/")} - listed == set()
 
 
 def test_evaluate_writes_the_score_on_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

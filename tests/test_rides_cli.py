@@ -100,9 +100,9 @@ def test_a_page_without_evaluation_says_how_to_get_one(folder: Path) -> None:
     """The page of a run that nobody evaluated names the command; so does one with a file that is no evaluation."""
     path = folder / "r2" / "evaluation.json"
     path.unlink(missing_ok=True)
-    assert "shoal evaluate r2" in section(Run.open("r2", folder))
+    assert "shoal evaluate r2" in section(Run.open("r2", folder), "--days 60")
     path.write_text('{"contests": {"base": 1}, "runs": []}')
-    assert "evaluate the run again" in section(Run.open("r2", folder))
+    assert "evaluate the run again" in section(Run.open("r2", folder), "--days 60")
 
 
 def test_a_run_acts_on_longer_days(folder: Path, capsys: Any) -> None:

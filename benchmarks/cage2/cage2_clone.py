@@ -20,10 +20,10 @@ import torch
 from benchmarks.harness import stored
 from benchmarks.harness.rows import Row
 from shoal.cage2.defenders.play import Defender
+from shoal.cage2.evaluate import leaderboard
 from shoal.cage2.simulator.env import make
 from shoal.compiled.vector import CompiledVectorEnv
 from shoal.core.seeds import Stream, sequence
-from shoal.evaluation import leaderboard
 from shoal.learn.policy import Agent
 from shoal.tasks.presets import config_for
 from shoal.training import train

@@ -63,7 +63,7 @@ def missing(
 
 def learn(seed: int) -> dict[str, Any]:
     """Train with no flags but the seed; score the end by 4,000 episodes a cell, the way there by 500."""
-    from shoal.evaluation import leaderboard
+    from shoal.cage2.evaluate import leaderboard
     from shoal.runs import checkpoint
     from shoal.runs.folder import Run
     from shoal.training import train

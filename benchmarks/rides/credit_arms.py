@@ -28,6 +28,7 @@ from shoal.learn.ppo import PPO, Batch
 from shoal.learn.sizing import choose_threads
 from shoal.rides.observe import MINUTES
 from shoal.rides.routing.problem import NO_CHANGE
+from shoal.tasks.networks import own_network
 from shoal.tasks.presets import config_for
 from shoal.training import make_envs
 
@@ -114,7 +115,7 @@ def train(name: str, seed: int, work: Path, say: Any = print) -> Path:
     config = config_of(arm, seed)
     torch.set_num_threads(choose_threads(config.ppo))
     envs = make_envs(config, None, lambda text: None)
-    learner = Learner(config, envs)
+    learner = Learner(config, envs, own_network=own_network("rides", arm.own))
     if arm.regression:
         learner.ppo = Regression(learner.agent.network, learner.agent.kind, config.ppo)
     learner.start()
@@ -158,7 +159,8 @@ def load(name: str, seed: int, work: Path) -> Trained:
     config = config_of(ARMS[name], seed)
     options = RidesOptions(**json.loads(config.env_kwargs))
     env = RidesVectorEnv(1, options)
-    agent = Agent(env.single_observation_space, env.single_action_space, config.ppo, own_network=env.policy_network)
+    network = own_network("rides", ARMS[name].own)
+    agent = Agent(env.single_observation_space, env.single_action_space, config.ppo, own_network=network)
     empty = {"buffer": env.flexibility.state()["buffer"][:0]}
     env.close()
     with np.load(weights_file(name, seed, work), allow_pickle=False) as data:

@@ -127,6 +127,7 @@ def epoch_times(num_envs: int, epochs: int, credit: str = "rewards", **options: 
 
     from shoal.learn.learner import Learner
     from shoal.learn.sizing import choose_threads
+    from shoal.tasks.networks import own_network
     from shoal.tasks.presets import config_for
     from shoal.training import make_envs
 
@@ -145,7 +146,7 @@ def epoch_times(num_envs: int, epochs: int, credit: str = "rewards", **options: 
     for size, count in ((2, 1), (num_envs, epochs)):
         settled = config.replace(num_envs=size)
         envs = make_envs(settled, None, lambda text: None)
-        learner = Learner(settled, envs)
+        learner = Learner(settled, envs, own_network=own_network("rides", json.loads(settled.env_kwargs)))
         learner.start()
         turns.clear()
         collect_s.clear()

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shoal.evaluation import evaluate
-    from shoal.learn.deploy import load_policy
     from shoal.search.api import WorkflowSearch
+    from shoal.tasks.networks import load_policy
     from shoal.training import train
     from shoal.vector.make import make_vec
 
@@ -27,7 +27,7 @@ __all__ = ["WorkflowSearch", "__version__", "evaluate", "load_policy", "make_vec
 _HOMES = {
     "WorkflowSearch": "shoal.search.api",
     "evaluate": "shoal.evaluation",
-    "load_policy": "shoal.learn.deploy",
+    "load_policy": "shoal.tasks.networks",
     "make_vec": "shoal.vector.make",
     "train": "shoal.training",
 }

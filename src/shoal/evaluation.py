@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,19 +12,19 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from torch import nn
 
-from shoal.cage2.defender import cage2_played, cage2_policy
 from shoal.core.statistics import interval
 from shoal.held_out import MOST_STEPS, Episodes, Say, held_out_seeds, open_environments, play
 from shoal.learn.deploy import DeployedPolicy, read_policy
 from shoal.runs import scores
 from shoal.runs.folder import Run
 from shoal.runs.pace import Pace
-from shoal.tasks import environment
-from shoal.training import check_environment, parse_env_kwargs
+from shoal.tasks import Task, environment, task_or_default
+from shoal.tasks.networks import resolve
+from shoal.tasks.saved import check_environment, parse_env_kwargs
 from shoal.vector.adapt import Stepper
 from shoal.vector.foreign import find_spec, import_all
 
-__all__ = ["Score", "evaluate", "interval", "leaderboard", "play"]
+__all__ = ["Score", "evaluate", "interval", "play"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def evaluate(
     seed: int | None = None,
     env: Any = None,
     network: nn.Module | None = None,
-    simulator: str | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
     imports: Sequence[str] = (),
     max_episode_steps: int | None = None,
     keep: bool = True,
@@ -78,6 +78,7 @@ def evaluate(
     """Score a run on held-out episodes, acting greedily and by sampling, and keep the score in its folder.
 
     `env` makes one environment, where the run was trained on one of your own; `imports` are modules to import first.
+    `env_kwargs` are arguments of the environment in place of the run's own.
 
     Episode seeds come from the evaluation stream of the run's seed (or of `seed`), which no training shares. The
     score is the same whatever `num_envs`, which by default is as many as make it fast. An episode that nothing ends is
@@ -90,13 +91,14 @@ def evaluate(
         raise ValueError(f"expected max_episode_steps of at least 1, got {max_episode_steps}")
     if isinstance(env, VectorEnv):
         raise ValueError("expected env= as a function that makes one environment: a VectorEnv's seeds are its own")
-    policy = read_policy(run, network=network, runs_dir=runs_dir)
+    policy = read_policy(run, network=network, runs_dir=runs_dir, resolve=resolve)
     config = policy.config
     import_all(imports)
     check_environment(config, env, imports, f"shoal evaluate {run}", "evaluate it")
     seed = config.run.seed if seed is None else seed
-    kwargs = parse_env_kwargs(config.env_kwargs) | ({} if simulator is None else {"simulator": simulator})
-    played = cage2_played(kwargs) if config.task == "cage2" and env is None else None
+    kwargs = parse_env_kwargs(config.env_kwargs) | dict(env_kwargs or {})
+    task = task_or_default(config.task) if env is None else Task()
+    played = task.played(task.options(kwargs))
     made, kwargs = (env, {}) if env is not None else environment(config.task, kwargs)
     if isinstance(made, str):
         try:
@@ -121,11 +123,11 @@ def evaluate(
             "task": config.task, "epoch": policy.epoch, "seed": seed, "num_envs": envs.num_envs, "held_out": True,
             "skipped": policy.skipped,
         }  # fmt: skip
-        if simulator is not None:
-            result["simulator"] = simulator
-        if played is not None:
+        if env_kwargs:
+            result["env_kwargs"] = dict(env_kwargs)
+        if played:
             result["played"] = played
-        result |= _play_both(policy, Stepper(envs), episodes, seed, max_episode_steps, say)
+        result |= _play_both(policy, Stepper(envs), episodes, seed, max_episode_steps, say, task.scored)
     finally:
         envs.close()
     result |= {name: result["deterministic"][name] for name in ("mean", "low", "high", "episodes")}
@@ -143,7 +145,13 @@ def evaluate(
 
 
 def _play_both(
-    policy: DeployedPolicy, stepper: Stepper, episodes: int, seed: int, max_episode_steps: int | None, say: Say | None
+    policy: DeployedPolicy,
+    stepper: Stepper,
+    episodes: int,
+    seed: int,
+    max_episode_steps: int | None,
+    say: Say | None,
+    scored: Callable[[Episodes], dict[str, Any]],
 ) -> dict[str, Any]:
     """Greedily, by sampling, and one episode once more: does the environment do the same for the same seed?"""
     seeds = held_out_seeds(seed, episodes, policy.seed_scheme)
@@ -157,40 +165,9 @@ def _play_both(
             pace.at(before + over, f" ({steps:,} steps)")
 
         played = play(policy, stepper, seeds, seed, deterministic=mode == "deterministic", max_steps=limit, heard=heard)
-        result[mode] = asdict(Score.of(played, seed))
-        if played.tallies is not None:
-            from shoal.cage2.workflows.conduct import Conduct
-
-            result[mode]["conduct"] = Conduct.of(played.tallies).to_json()
+        result[mode] = asdict(Score.of(played, seed)) | scored(played)
     again = play(policy, stepper, seeds[:1], seed, max_steps=limit)
     result["replayed_alike"] = float(again.returns[0]) == result["deterministic"]["returns"][0]
-    return result
-
-
-def leaderboard(
-    run: str | Path,
-    *,
-    episodes: int = 1000,
-    seed: int = 0,
-    simulator: str = "shoal",
-    rules: str | None = None,
-    epoch: int | None = None,
-    keep: bool = True,
-    runs_dir: str | Path = "runs",
-    say: Callable[[str], None] | None = None,
-) -> dict[str, Any]:
-    """A cage2 run by the challenge's protocol: 3 red agents x 30, 50 and 100 steps, the means and their sum.
-
-    `rules` may be "final", those of the published leaderboard. `say` hears every few seconds how far it is: the real
-    CybORG takes minutes.
-    """
-    from shoal.cage2.commands import score_policy
-
-    act, options = cage2_policy(run, runs_dir, epoch)
-    result = score_policy(act, episodes, seed, simulator=simulator, rules=rules, say=say, **options)
-    result = {"run": str(run), "episodes": episodes, "seed": seed, **result}
-    if keep and epoch is None:
-        _keep(run, runs_dir, scores.LEADERBOARD, result, lambda text: warnings.warn(text, stacklevel=3))
     return result
 
 

@@ -66,7 +66,7 @@ def play(
     """
     num_envs = stepper.env.num_envs
     actor = _Actor(policy, num_envs, seed, deterministic)
-    take_episodes = getattr(stepper.env, "take_episodes", None)  # of cage2 under an order
+    take_episodes = getattr(stepper.env, "take_episodes", None)  # of one that judges its episodes
     returns, lengths = np.zeros(len(seeds)), np.zeros(len(seeds), np.int64)
     unfinished, tallies = np.zeros(len(seeds), np.bool_), None
     playing = np.arange(num_envs)  # int64[N]: which episode; -1 where there is nothing left to play

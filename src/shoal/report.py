@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from shoal.extras import install, missing
+from shoal.extras import missing
 from shoal.runs import scores
-from shoal.runs.conduct import conduct_line
 from shoal.runs.disk import read_json, replace_atomically
 from shoal.runs.folder import Run
 from shoal.runs.meanings import MEANINGS
-from shoal.runs.page import Part, number, page, pairs, svg_of, table, text, themed
+from shoal.runs.page import Part, Section, between, number, page, pairs, svg_of, table, text, themed, undrawn
+from shoal.tasks import Task, task_or_default
 
 RETURN = "return/mean_100"
-_TASK_CURVES = (  # shown where a run has them
-    ("rides/net_min", "net gain, minutes a day"),
-    ("rides/improvement", "minutes saved, %"),
-    ("workflow/return", "own return"),
-    ("workflow/compliance", "compliance with the order"),
-)
 _CURVES = (
     (RETURN, "mean return, last 100 episodes"),
-    *_TASK_CURVES,
     ("length/mean_100", "mean episode length"),
     ("policy/entropy", "entropy"),
     ("policy/kl", "KL per update"),
     ("value/explained_variance", "explained variance"),
     ("time/steps_per_s", "steps per second"),
 )
-_RIDES_TWICE = (RETURN, "length/mean_100")  # the return is the net gain, the length the number of requests
 _MOST_EVENTS = 200
 
 
@@ -50,6 +43,14 @@ def write_report(run: str | Path | Run, *, runs_dir: str | Path = "runs") -> Pat
     return path
 
 
+def write_again(run: str | Path | Run, runs_dir: str | Path = "runs") -> str:
+    """The page with a new score, as a line for people; a page that cannot be written takes nothing from the score."""
+    try:
+        return f"report   {write_report(run, runs_dir=runs_dir)}"
+    except (OSError, ValueError) as error:
+        return f"the report was not written: {error}"
+
+
 def _page(run: Run, rows: list[dict[str, Any]], pictures: list[str]) -> str:
     config, last, kept = run.config, rows[-1] if rows else {}, scores.kept(run)
     machine, code = (read_json(run.path / name) for name in ("machine.json", "code.json"))
@@ -62,24 +63,19 @@ def _page(run: Run, rows: list[dict[str, Any]], pictures: list[str]) -> str:
         _exactness(events, kept),
     ]
     settings = {f"{group}.{name}": value for group in ("vector", "ppo", "run") for name, value in config[group].items()}
-    if config["task"] == "rides":
-        from shoal.rides.contest import report as rides_report
-
-        answer, scored = rides_report.headline(run), [Part(rides_report.TITLE, rides_report.section(run))]
-    else:
-        answer, scored = _answer(run, last, kept), [Part("Held-out score", _scores(kept))]
+    task = task_or_default(config["task"])
     return page(
         run.name,
         config["task"],
         f"{text(run.name)} &middot; <code>{text(command)}</code>",
-        answer,
+        task.headline(run, _answer(run, last, kept)),
         facts,
         [
-            *scored,
+            Part("Held-out score", _held_out(scores.part(kept, scores.HELD_OUT))),
+            *_sections(task, run),
             Part("Training", _charts(run, rows, pictures)),
-            Part("Episodes", _episodes(run)),
             Part("Events", _events(events)),
-            Part("Last epoch", pairs(last, MEANINGS) if last else ""),
+            Part("Last epoch", pairs(last, {**MEANINGS, **task.meanings}) if last else ""),
             Part("Settings", pairs({"task": config["task"], "env_kwargs": config.get("env_kwargs"), **settings}), True),
             Part("Machine and code", pairs({**machine, **code}), True),
         ],
@@ -91,7 +87,7 @@ def _exactness(events: list[dict[str, Any]], kept: dict[str, Any]) -> str:
     inexact = [str(event.get("text")) for event in events if event.get("event") == "inexact"]
     if inexact:
         return "inexact: " + "; ".join(inexact)
-    replayed = _part(kept, scores.HELD_OUT).get("replayed_alike")
+    replayed = scores.part(kept, scores.HELD_OUT).get("replayed_alike")
     if replayed is None:
         return "nothing is known against reproducing it bit for bit (no episode has been replayed)"
     if replayed is not True:
@@ -102,33 +98,17 @@ def _exactness(events: list[dict[str, Any]], kept: dict[str, Any]) -> str:
 # -- scores --------------------------------------------------------------------------------------------
 
 
-def _part(values: Any, name: str) -> dict[str, Any]:
-    """A part of a file that anybody may have written: an object, or as if it was not there."""
-    found = values.get(name) if isinstance(values, dict) else None
-    return found if isinstance(found, dict) else {}
-
-
 def _answer(run: Run, last: dict[str, Any], kept: dict[str, Any]) -> str:
     """The page in a sentence or two."""
-    found, parts = _part(kept, scores.HELD_OUT), []
+    found, parts = scores.part(kept, scores.HELD_OUT), []
     if found:
         late = found.get("epoch") != last.get("epoch")
         at = f" (epoch {text(number(found.get('epoch')))} of {text(number(last.get('epoch')))})" if late else ""
         parts.append(
             f"On {text(number(found.get('episodes')))} episodes that it has never seen, the trained policy{at} returns "
-            f"<b>{text(number(found.get('mean')))}</b> on average{_between(found)}."
+            f"<b>{text(number(found.get('mean')))}</b> on average{between(found)}."
         )
-        conduct = _part(_part(found, "deterministic"), "conduct")
-        if conduct:
-            parts.append(_conduct_text(conduct))
-    board = _part(kept, scores.LEADERBOARD)
-    if board:
-        total = _part(board, "sum")
-        parts.append(
-            f"By the challenge's protocol its sum is <b>{text(number(total.get('mean'), ',.2f'))}</b>"
-            f"{_between(total, ',.2f')}."
-        )
-    if not found and not board:
+    else:
         mean = last.get(RETURN)
         if mean is not None:
             parts.append(f"The last 100 training episodes returned {text(number(mean))} on average.")
@@ -139,41 +119,21 @@ def _answer(run: Run, last: dict[str, Any], kept: dict[str, Any]) -> str:
     return " ".join(parts)
 
 
-def _between(score: dict[str, Any], pattern: str = ",.5g") -> str:
-    if score.get("low") is None or score.get("high") is None:
-        return ""
-    low, high = (text(number(score[end], pattern)) for end in ("low", "high"))
-    return f", 95 % interval {low} to {high}"
-
-
-def _conduct_text(conduct: dict[str, Any]) -> str:
-    try:
-        line = conduct_line(conduct)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return ""
-    return text(f"Under its order, {line}.")
-
-
-def _scores(kept: dict[str, Any]) -> str:
-    found, board = _part(kept, scores.HELD_OUT), _part(kept, scores.LEADERBOARD)
-    return (_held_out(found) if found else "") + (_leaderboard(board) if board else "")
-
-
 def _held_out(found: dict[str, Any]) -> str:
-    rows, conducts = [], []
+    if not found:
+        return ""
+    rows = []
     for mode in ("deterministic", "sampled"):
-        score = _part(found, mode)
+        score = scores.part(found, mode)
         interval = "-" if score.get("low") is None else f"{number(score['low'])} to {number(score.get('high'))}"
         figures = (number(score.get(name)) for name in ("median", "worst", "best", "mean_length", "unfinished"))
         rows.append([mode, number(score.get("episodes")), number(score.get("mean")), interval, *figures])
-        if _part(score, "conduct"):
-            conducts.append(f"<li>{text(mode)}: {_conduct_text(_part(score, 'conduct'))}</li>")
     head = ["actions", "episodes", "mean return", "95 % interval", "median", "worst", "best", "length", "unfinished"]
     about = (
         f"Played {text(found.get('at', ''))} at epoch {text(number(found.get('epoch')))}, evaluation seed "
         f"{text(number(found.get('seed')))}."
     )
-    if any(_part(found, mode).get("unfinished") for mode in ("deterministic", "sampled")):
+    if any(scores.part(found, mode).get("unfinished") for mode in ("deterministic", "sampled")):
         limit = text(number(found.get("max_episode_steps")))
         about += f" Unfinished episodes were cut after {limit} steps; their returns so far are counted."
     skipped = found.get("skipped")
@@ -181,33 +141,7 @@ def _held_out(found: dict[str, Any]) -> str:
         f"<li class='event'>a newer checkpoint is damaged: {text(reason)}</li>"
         for reason in (skipped if isinstance(skipped, list) else [])
     )
-    return f"{table(head, rows)}<ul>{damaged}{''.join(conducts)}</ul><p class='facts'>{about}</p>"
-
-
-def _leaderboard(board: dict[str, Any]) -> str:
-    """The nine means of cage2's challenge and what others have published."""
-    cells = [cell for cell in board.get("cells") or [] if isinstance(cell, dict)]
-    rows = [
-        [
-            cell.get("red"), number(cell.get("horizon")), number(cell.get("mean"), ",.2f"),
-            f"{number(cell.get('low'), ',.2f')} to {number(cell.get('high'), ',.2f')}",
-            number(cell.get("median"), ",.2f"), number(cell.get("worst"), ",.2f"), number(cell.get("episodes")),
-        ]
-        for cell in cells
-    ]  # fmt: skip
-    head = ["attacker", "steps", "mean return", "95 % interval", "median", "worst", "episodes"]
-    sums = [["this run", number(_part(board, "sum").get("mean"), ",.2f"), board.get("rules")]]
-    sums += [
-        [row.get("name"), number(row.get("sum"), ",.2f"), row.get("rules")]
-        for row in board.get("published") or []
-        if isinstance(row, dict)
-    ]
-    return (
-        f"<h3>Leaderboard</h3><p class='facts'>Played {text(board.get('at', ''))} in the simulator "
-        f"{text(board.get('simulator'))}; sums under different rules are not comparable.</p>"
-        + table(["defender", "sum of the nine means", "rules"], sums, ["strong"], wide=[2])
-        + table(head, rows)
-    )
+    return f"{table(head, rows)}<ul>{damaged}</ul><p class='facts'>{about}</p>"
 
 
 # -- pictures and lists ----------------------------------------------------------------------------------
@@ -219,11 +153,11 @@ def _pictures(rows: list[dict[str, Any]], config: dict[str, Any]) -> list[str]:
         return []
     from shoal.runs.curves import curve_figure
 
-    found = []
+    found, task = [], task_or_default(config["task"])
     target = config["run"].get("target_return")
-    for key, label in _CURVES:
+    for key, label in (_CURVES[0], *task.curves, *_CURVES[1:]):
         values = {row.get(key) for row in rows} - {None}
-        if values and not (config["task"] == "rides" and key in _RIDES_TWICE):
+        if values and key not in task.hidden_curves:
             found.append(svg_of(curve_figure(rows, key, label, target if key == RETURN else None)))
     return found
 
@@ -231,15 +165,7 @@ def _pictures(rows: list[dict[str, Any]], config: dict[str, Any]) -> list[str]:
 def _charts(run: Run, rows: list[dict[str, Any]], pictures: list[str]) -> str:
     if pictures:
         return f"<div class='charts'>{''.join(f'<div>{themed(picture)}</div>' for picture in pictures)}</div>"
-    return _undrawn(run, "report", "curves") if rows and missing("report") else "No epoch has been recorded yet."
-
-
-def _undrawn(run: Run, extra: str, what: str) -> str:
-    """What to install for a picture, and how it then gets onto the page."""
-    return (
-        f"<p>No {what} drawn, since matplotlib is not installed: <code>{text(install(extra))}</code>, then "
-        f"<code>shoal report {text(run.name)}</code>.</p>"
-    )
+    return undrawn(run.name, "report", "curves") if rows and missing("report") else "No epoch has been recorded yet."
 
 
 def _side_by_side(pictures: list[str], columns: int = 2) -> str:
@@ -256,27 +182,27 @@ def _side_by_side(pictures: list[str], columns: int = 2) -> str:
     return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{view}">{placed}</svg>'
 
 
-def _episodes(run: Run) -> str:
-    """Episodes to look at, for a task that can draw them."""
-    if run.config["task"] != "cage2":
-        return ""
-    if missing("cage2"):
-        return _undrawn(run, "cage2", "episode")
-    from shoal.cage2.commands import play
-    from shoal.cage2.defender import cage2_policy
-    from shoal.cage2.figures import episode_figure
-
+def _sections(task: Task, run: Run) -> Sequence[Section]:
+    """A task's own sections. What is wrong with one is said in its place: the rest of the page is worth having."""
     try:
-        defend, options = cage2_policy(run.path)
-    except ValueError as error:  # a network of the user's own: there is nothing here to rebuild it from
-        return f"<p>No episode drawn: {text(error)}</p>"
-    parts = ["<p>A held-out episode against each attacker.</p>"]
-    for red in ("bline", "meander"):
-        data = play(defend, red=red, **options)["picture"]
-        svg = svg_of(episode_figure({**data, "title": f"{run.name} against {data['title']}"}))
-        replace_atomically(run.figures / f"episode-{red}.svg", svg.encode())
-        parts.append(f"<figure class='large'>{themed(svg)}</figure>")
-    return "".join(parts)
+        return [_Guarded(section) for section in task.sections(run)]
+    except Exception as error:
+        return [Part(task.name or run.config["task"], _broken(error))]
+
+
+class _Guarded(Section):
+    def __init__(self, section: Section) -> None:
+        self._section, self.title, self.folded = section, section.title, section.folded
+
+    def html(self) -> str:
+        try:
+            return self._section.html()
+        except Exception as error:
+            return _broken(error)
+
+
+def _broken(error: Exception) -> str:
+    return f"<p class='event'>This section could not be made: {text(type(error).__name__)}: {text(error)}</p>"
 
 
 def _events(events: list[dict[str, Any]]) -> str:

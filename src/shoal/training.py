@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -36,9 +35,11 @@ from shoal.runs.trackers import check_names
 from shoal.runs.usage import Clock
 from shoal.runs.words import figure
 from shoal.stopping import Budget
-from shoal.tasks import environment
+from shoal.tasks import Spaces, environment, task_or_default
+from shoal.tasks.networks import own_network
 from shoal.tasks.presets import BUDGETS, auto_scaled, config_for, config_without_preset, without_budget
-from shoal.vector.foreign import check_trusted, import_all, modules_of
+from shoal.tasks.saved import check_environment, parse_env_kwargs
+from shoal.vector.foreign import import_all, modules_of
 from shoal.vector.make import make_probe, make_vec, name_of, probed_cost_s
 
 
@@ -168,18 +169,6 @@ def _importing(config: TrainConfig, imports: tuple[str, ...]) -> TrainConfig:
     return config.replace(imports=(*config.imports, *(name for name in imports if name not in known)))
 
 
-def check_environment(config: TrainConfig, env: Any, imports: Sequence[str], cure: str, purpose: str) -> None:
-    """Of a saved run: is its environment to be had again, without importing anything that only its folder names?"""
-    if env is not None:
-        return
-    if config.given:
-        raise ValueError(
-            f"the run was trained on an environment that was given from Python, {config.given}, and no id can make it "
-            f"again: {purpose} from Python with env=, as it was trained"
-        )
-    check_trusted(config.task, config.imports, config.wrappers, imports, cure)
-
-
 def _run(
     config: TrainConfig,
     run: Run,
@@ -208,11 +197,16 @@ def _run(
         about = f"task {config.task}, {config.vector.num_envs:,} environments"
         journal.console.header([f"run {run.shown}", about, *budget.header(), *said])
         envs = make_envs(config, env, journal.console.message)
-        for line in picture_warning(envs, network):
+        own = own_network(config.task, parse_env_kwargs(config.env_kwargs)) if env is None else None
+        for line in picture_warning(envs, network or own):
             journal.console.message(line)
-        journal.console.add_rows(parts_of(envs).console_rows)
+        if env is None:
+            task = task_or_default(config.task)
+            journal.console.add_rows(task.console_rows(task.options(parse_env_kwargs(config.env_kwargs))))
         with signals.catching(noted=journal.say_stopping, leave=leave):
-            learner = Learner(config, envs, network=network, interrupted=lambda: signals.received() is not None)
+            learner = Learner(
+                config, envs, network=network, own_network=own, interrupted=lambda: signals.received() is not None
+            )
             if resuming:
                 journal.restore(learner, reshard=reshard)
                 run.set_config(to_dict(config))
@@ -308,19 +302,6 @@ def _made_of(config: TrainConfig, env: Any) -> dict[str, Any]:
     }
 
 
-def parse_env_kwargs(text: str) -> dict[str, Any]:
-    """`--env-kwargs` as a dict."""
-    try:
-        kwargs = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(
-            f"expected --env-kwargs as a JSON object like '{{\"g\": 9.81}}', got {text!r}: {error}"
-        ) from None
-    if not isinstance(kwargs, dict):
-        raise ValueError(f"expected --env-kwargs as a JSON object, got {text!r}")
-    return kwargs
-
-
 # What a resumed run may change. Of these only the budget alters the learning: the schedules follow it.
 _CHANGEABLE = {
     *("steps", "epochs", "episodes", "target_return", "runs_dir", "save_interval", "keep", "log_interval", "track"),
@@ -359,17 +340,30 @@ def _settle(config: TrainConfig, env: Any, say: Callable[[str], None]) -> TrainC
         config = _for_actions(config.replace(num_envs=env.num_envs), env.single_action_space)
         return _with_threads(config, env.single_observation_space)
     first = env[:1] if isinstance(env, list | tuple) else env
-    with closing(make_probe(**_made_of(config, first))) as probe:
-        spaces = probe.single_observation_space, probe.single_action_space
+    known = _known_spaces(config) if env is None else None
+    if known is not None:
+        spaces = known
         config = _for_actions(config, spaces[1])
-        if config.vector.num_envs == "auto":
-            config = config.replace(num_envs=choose_num_envs(config, probed_cost_s(probe), *spaces, say))
+    else:
+        with closing(make_probe(**_made_of(config, first))) as probe:
+            spaces = probe.single_observation_space, probe.single_action_space
+            config = _for_actions(config, spaces[1])
+            if config.vector.num_envs == "auto":
+                config = config.replace(num_envs=choose_num_envs(config, probed_cost_s(probe), *spaces, say))
     if config.ppo.auto_scale:
         config, lines = auto_scaled(config)
         for line in lines:
             say(line)
     say(check_memory(config, *spaces))
     return _with_threads(config, spaces[0])
+
+
+def _known_spaces(config: TrainConfig) -> Spaces | None:
+    """What a task says of its spaces: then no environment is built here, where one that breaks ends the training."""
+    if config.vector.num_envs == "auto" or config.wrappers:
+        return None
+    task = task_or_default(config.task)
+    return task.spaces(task.options(parse_env_kwargs(config.env_kwargs)))
 
 
 def _with_threads(config: TrainConfig, observation_space: Space[Any]) -> TrainConfig:

@@ -11,6 +11,7 @@ from shoal.cage2.options import Cage2Options, environment
 from shoal.cage2.simulator.env import make, make_vec
 from shoal.cage2.simulator.memory import MEMORY_FEATURES, PLAIN_FEATURES
 from shoal.cage2.simulator.network import NUM_HOSTS, REMOVE, RESTORE, USER0, belief
+from shoal.cage2.task import Cage2Task
 from shoal.cage2.workflows.aligned import OrderedVectorEnv, compliance_by_env
 from shoal.cage2.workflows.alignment import Alignment
 from shoal.cage2.workflows.ordered import AT_DUE, AT_ORDER, AT_SUSPECTED, ORDERED_FEATURES, ordered_feature_names
@@ -230,8 +231,10 @@ def test_training_gets_the_alignment_and_evaluation_does_not() -> None:
         envs = make_any(made, 2, stream=stream)
         assert isinstance(envs, OrderedVectorEnv)
         assert envs.alignment.method == method
-        assert {row[1] for row in envs.console_rows} >= {"workflow/compliance", "workflow/return"}
         envs.close()
+    rows = {row[1] for row in Cage2Task().console_rows(Cage2Options(order=ORDER))}
+    assert rows >= {"workflow/compliance", "workflow/return"}
+    assert not Cage2Task().console_rows(Cage2Options())
     with pytest.raises(ValueError, match="order: expected none with simulator cyborg"):
         environment("cyborg", order=ORDER)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import json
 import multiprocessing
 import pickle
@@ -21,10 +20,10 @@ import pytest
 import torch
 
 import shoal
-from shoal.learn.makers import MAKERS, network_maker
 from shoal.runs import checkpoint
 from shoal.runs.checkpoint import CheckpointError
 from shoal.runs.folder import Run
+from shoal.tasks.networks import resolve
 
 BOX = gym.spaces.Box(-1, 1, (3,), np.float32)
 
@@ -199,7 +198,7 @@ def test_a_checkpoint_cannot_choose_what_is_called(tmp_path: Path) -> None:
         "import sys, shoal\nfrom shoal.runs.checkpoint import CheckpointError\n"
         "for run in sys.argv[1:]:\n"
         "    try:\n        shoal.load_policy(run)\n"
-        "    except CheckpointError as error:\n        assert 'a network that shoal knows' in str(error), error\n"
+        "    except CheckpointError as error:\n        assert 'and brings a network' in str(error), error\n"
         "    else:\n        sys.exit('loaded')\n"
         "assert not {'shoal.cli.__main__', 'shoal.search.loop', 'shoal.rides.policies.network'} & set(sys.modules)\n"
     )
@@ -210,10 +209,13 @@ def test_a_checkpoint_cannot_choose_what_is_called(tmp_path: Path) -> None:
 
 def test_networks_have_names_and_old_checkpoints_still_find_theirs() -> None:
     """What is written down is a name; the path that older checkpoints hold means the same network."""
-    assert network_maker("rides") is network_maker("shoal.tasks.rides.network:make_network")
-    for place in MAKERS.values():
-        module, _, name = place.partition(":")
-        assert callable(getattr(importlib.import_module(module), name))
+    start = {"start": "none", "start_temperature": 0.5, "prices": "insertion"}
+    found, old = resolve("rides", start), resolve("shoal.tasks.rides.network:make_network", start)
+    assert (found.task, found.options) == (old.task, old.options)
+    assert found.task == "rides"
+    assert found.options["start_temperature"] == 0.5
+    with pytest.raises(ValueError, match="brings a network"):
+        resolve("CartPole-v1", {})
 
 
 def test_importing_the_command_line_runs_nothing() -> None:

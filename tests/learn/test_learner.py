@@ -415,7 +415,7 @@ class Namesake(SyncVectorEnv):
     """Somebody's vector environment, with attributes that mean other things than training's of the same names."""
 
     final_obs, faults, slices, allocate, kill = "?", ["a", "b"], 7, None, "B"
-    marked_state = after_rollout = console_rows = policy_network = features_version = 3
+    marked_state = after_rollout = features_version = 3
 
     def mark(self, lap):
         raise AssertionError

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
+from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shoal.config import PPOConfig
 from shoal.learn.normalise import RewardScale, RunningMoments
+from shoal.learn.policy import Agent
 
 
 @settings(max_examples=50, deadline=None)
@@ -25,6 +29,27 @@ def test_moments_equal_numpy_on_the_concatenated_data(seed, sizes, offset) -> No
     np.testing.assert_allclose(moments.mean, data.mean(0, np.float64), rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(moments.var, data.var(0, np.float64), rtol=1e-6, atol=1e-9)
     assert moments.count == len(data)
+
+
+def test_fixed_columns_are_left_alone() -> None:
+    """What is marked keeps mean 0 and variance 1; the others are NumPy's."""
+    data = np.random.default_rng(0).normal(3, 2, (50, 3))
+    moments = RunningMoments((3,), fixed=np.array([False, True, False]))
+    moments.update(data[:20])
+    moments.update(data[20:])
+    np.testing.assert_allclose(moments.mean, [data[:, 0].mean(), 0, data[:, 2].mean()])
+    np.testing.assert_allclose(moments.var, [data[:, 0].var(), 1, data[:, 2].var()])
+
+
+def test_one_hot_features_are_not_normalised() -> None:
+    """A state seen once in a hundred rows would otherwise come to the network as a feature of 10."""
+    space = spaces.Dict({"a": spaces.Discrete(100), "b": spaces.Box(-np.inf, np.inf, (2,))})
+    agent = Agent(space, spaces.Discrete(2), PPOConfig(normalise_observations=True), init_seed=0)
+    rows = [torch.arange(100), torch.randn(100, 2) * 5 + 1]
+    agent.learn_scale(rows, np.ones(100, np.bool_))
+    features = agent.encode(rows)
+    torch.testing.assert_close(features[:, :100], torch.eye(100))
+    torch.testing.assert_close(features[:, 100:].std(0, correction=0), torch.ones(2))
 
 
 def test_moments_come_back_from_their_state() -> None:

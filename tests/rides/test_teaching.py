@@ -18,9 +18,10 @@ from shoal.rides.fit.teaching import SHOWN, collect_lessons, joined, teach
 from shoal.rides.observe import CONTEXT, MINUTES, OFFER_COLUMN
 from shoal.rides.options import RidesOptions
 from shoal.rides.policies.futures import TRUST, future_values
-from shoal.rides.policies.network import RidesNetwork, make_network
+from shoal.rides.policies.network import RidesNetwork
 from shoal.rides.policies.simple import POLICIES
 from shoal.rides.routing.problem import NO_CHANGE
+from shoal.rides.task import Rides
 from shoal.tasks.presets import config_for
 
 SMALL: dict[str, Any] = {"customers": 6, "iterations": 3, "knowledge": "true", "mask": "off", "start": "lookahead"}
@@ -99,8 +100,8 @@ def test_taught_is_what_training_starts_from():
     """The policy by that name makes the offers of a fresh network of `shoal train rides`, soft mask included."""
     env = make(16, start="taught", mask="soft", futures=2, customers=4)
     env.exploring = False
-    options = env.policy_network[1]
-    fresh = make_network(env.single_observation_space, env.single_action_space, config_for("rides").ppo, **options)
+    spaces = env.single_observation_space, env.single_action_space
+    fresh = Rides().network(env.options, spaces, config_for("rides").ppo)
     obs, _ = env.reset(seed=1)
     for _ in range(4):
         flat = np.concatenate([obs[name].reshape(16, -1) for name in fresh.slices], 1)

@@ -12,6 +12,7 @@ import shoal
 from shoal.learn.learner import Learner
 from shoal.runs import checkpoint
 from shoal.runs.folder import Run
+from shoal.tasks.networks import own_network
 from shoal.tasks.presets import MOST_CLIP, auto_scaled, config_for
 from shoal.training import make_envs
 
@@ -29,7 +30,7 @@ def test_ratio_is_one_in_the_first_minibatch(mask):
     """With masks and exploration in the behaviour policy, its stored log-probabilities are those of the update."""
     settings = config(own={"mask": mask, "epsilon": 0.5})
     envs = make_envs(settings, None, lambda text: None)
-    learner = Learner(settings, envs)
+    learner = Learner(settings, envs, own_network=own_network("rides", json.loads(settings.env_kwargs)))
     with torch.no_grad():  # an untrained residual is 0: make the network say something of its own
         for parameter in learner.agent.network.policy_head.parameters():
             parameter.add_(0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
@@ -47,7 +48,7 @@ def test_starts_as_the_policy_it_starts_from():
     """With a zero residual and no mask, the most likely offer is the one with the best start score."""
     settings = config(own={"mask": "off"})
     envs = make_envs(settings, None, lambda text: None)
-    learner = Learner(settings, envs)
+    learner = Learner(settings, envs, own_network=own_network("rides", json.loads(settings.env_kwargs)))
     learner.start()
     rollout = learner.collect()
     offers = rollout.observations[[path[0] for path, _, _ in learner.stepper.layout.leaves].index("offers")]

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from shoal.cage2.options import Cage2Options
 from shoal.core.arrays import Array
-from shoal.learn.deploy import load_policy
+from shoal.tasks.networks import load_policy
 
 Defend = Callable[[Any, Array], Array]
 
@@ -30,12 +31,10 @@ def cage2_policy(
     return act, seen
 
 
-def cage2_played(options: dict[str, Any]) -> str:
+def cage2_played(given: Cage2Options) -> str:
     """Where and against whom episodes of these options are played: a score says nothing without it."""
     from shoal.cage2.commands import rules_of, where_line
-    from shoal.cage2.options import Cage2Options
 
-    given = Cage2Options(**options)
     red: str = given.red
     if red == "mixed":
         shares = zip(("bline", "meander", "sleep"), given.mix, strict=True)

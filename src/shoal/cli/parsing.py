@@ -135,7 +135,7 @@ def gives_budget(args: list[str]) -> bool:
 
 def spelled_out(kind: Any, args: list[str]) -> list[str]:
     """Numbers as tyro reads them: 1e6 and 2M as whole numbers, 64,64 as two values; what is no number is named."""
-    hints, out, at = _hints(kind), [], 0
+    hints, out, at = flags_of(kind), [], 0
     while at < len(args):
         flag, equals, value = args[at].partition("=")
         at += 1
@@ -194,14 +194,14 @@ def _is_flag(arg: str) -> bool:
     return arg.startswith("-") and not re.match(r"-\.?\d", arg)
 
 
-def _hints(kind: Any) -> dict[str, Any]:
+def flags_of(kind: Any) -> dict[str, Any]:
     """The type of each flag, those of nested dataclasses included."""
     found: dict[str, Any] = {}
     hints = typing.get_type_hints(kind)
     for field in fields(kind):
         hint = hints[field.name]
         if is_dataclass(hint):
-            found |= _hints(hint)
+            found |= flags_of(hint)
         else:
             found["--" + field.name.replace("_", "-")] = hint
     return found

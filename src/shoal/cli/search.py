@@ -20,7 +20,7 @@ _EXTRA = (("--resume FOLDER", "Continue a search: its folder, or its name under 
 
 def search(args: list[str], as_json: bool) -> int:
     """Search over orders, or go on with a search."""
-    from shoal.search.domain import DOMAINS, default_config, domain_class
+    from shoal.search.domain import default_config, domain_class, known_domains
     from shoal.search.folder import SearchFolder
     from shoal.search.loop import search as run
     from shoal.search.options import SearchConfig
@@ -29,7 +29,7 @@ def search(args: list[str], as_json: bool) -> int:
     args = named(args, "--domain")
     given, args = take(args, "--domain")
     if given is None and resume is None and not {"-h", "--help"} & set(args):
-        choice = " | ".join(f"shoal search {name}" for name in DOMAINS)
+        choice = " | ".join(f"shoal search {name}" for name in known_domains())
         raise ValueError(f"expected what to search: {choice} (or --resume FOLDER); a search is many trainings")
     default, known = default_config(given or SearchConfig.domain), {}
     if resume is not None:
@@ -42,7 +42,7 @@ def search(args: list[str], as_json: bool) -> int:
     options = domain_class(default.domain).Options
     both = [("search", SearchConfig), ("domain_specific", options)]
     Both = dataclasses.make_dataclass("Both", both, frozen=True, namespace={"__doc__": SearchConfig.__doc__})
-    domains = "|".join(DOMAINS) if given is None and resume is None else default.domain
+    domains = "|".join(known_domains()) if given is None and resume is None else default.domain
     parsed: Any = parse(
         Both, args, f"shoal search {domains}", Both(default, options(**known)), about=_ABOUT, extra=_EXTRA
     )
@@ -59,11 +59,11 @@ def search(args: list[str], as_json: bool) -> int:
     if as_json:
         print(json.dumps(found.to_json(), allow_nan=False))
         return 0
-    _say_what_was_found(found)
+    _say_what_was_found(found, getattr(domain_class(parsed.search.domain), "look", ""))
     return 0
 
 
-def _say_what_was_found(found: Any) -> None:
+def _say_what_was_found(found: Any, look: str) -> None:
     from shoal.search.findings import conduct_line
     from shoal.search.summary import score_line
 
@@ -99,4 +99,5 @@ def _say_what_was_found(found: Any) -> None:
         print(f"         (would try first: {summary.next_pick})")
     if found.policy is not None:
         print(f"next     {next_commands(found.policy)[0]}")
-        print(f"         shoal cage2 play {found.policy}")
+        if look:
+            print(f"         {look} {found.policy}")

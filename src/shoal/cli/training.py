@@ -97,11 +97,11 @@ def _new(args: list[str], imports: list[str]) -> Any:
 
 
 def _tasks() -> str:
-    from shoal.tasks import listing
+    from shoal.tasks import load_all
 
-    rows = listing()
-    width = max(len(row["task"]) for row in rows)
-    lines = [f"  {row['task']:<{width}}  {row['about']}" for row in rows]
+    found, broken = load_all()
+    width = max(len(task.name) for task in found)
+    lines = [*broken, *(f"  {task.name:<{width}}  {task.about}" for task in found)]
     return "\n".join([*lines, f"  {'ID':<{width}}  any other Gymnasium id"])
 
 

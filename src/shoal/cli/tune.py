@@ -36,7 +36,7 @@ def tune(args: list[str], as_json: bool) -> int:
     """Measure backends and numbers of environments."""
     given = parse(TuneArgs, named(args, "--id"), "shoal tune ID")
     from shoal.tasks import environment
-    from shoal.training import parse_env_kwargs
+    from shoal.tasks.saved import parse_env_kwargs
     from shoal.vector import tune as tuning
 
     def say(text: str) -> None:

@@ -47,8 +47,6 @@ class TrainingEnv(VectorEnv[Any, Any, Any]):
 
     faults: Sequence[EnvFault] = ()  # survived by restarting, oldest first
     features_version: str | None = None  # of what the observations mean: a checkpoint of another is refused
-    policy_network: tuple[str, dict[str, Any]] | None = None  # (name in learn/makers.py, options)
-    console_rows: Sequence[tuple[str, str, str]] = ()  # (label, metric, format)
     writes_out = False  # step(actions, out=...) writes observations there; `final_obs` has the true last ones
     checks_finite = False  # every observation and reward has been found finite
     slices: Sequence[slice] = ()  # parts that may be sent to and received from on their own; none: the whole batch

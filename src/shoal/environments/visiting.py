@@ -3,7 +3,7 @@
 30 x 30 cells with a region in each corner. An episode ends when all four regions have been visited, or after 500 steps.
 Every pair of visits pays when it comes in the order of a hidden best one and costs when it does not, so the world's own
 reward falls with Kendall's distance from that order. A policy is told an order to keep to; how well it does is counted
-beside the reward, as cage2 does with its workflows.
+beside the reward.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from shoal.core.errors import NotFinite, ShapeError
 from shoal.core.seeds import SCHEME
 from shoal.core.spaces import space_from_data
 from shoal.learn.encoders import check_masks
-from shoal.learn.policy import Agent
+from shoal.learn.policy import Agent, OwnNetwork, Resolver
 from shoal.learn.weights import load_weights
 from shoal.runs import checkpoint
 from shoal.runs.checkpoint import Checkpoint, CheckpointError
@@ -108,23 +107,23 @@ class DeployedPolicy:
         return all(np.shape(part)[1:] == shape and np.ndim(part) == len(shape) + 1 for part, (_, shape, _) in pairs)
 
 
-def load_policy(
-    run: str | Path, *, epoch: int | None = None, network: nn.Module | None = None, runs_dir: str | Path = "runs"
-) -> DeployedPolicy:
-    """The newest policy of a run, or that of an epoch kept. A network of your own is given as `network`.
-
-    Warns where a newer checkpoint is damaged and an older one is used.
-    """
-    policy = read_policy(run, epoch=epoch, network=network, runs_dir=runs_dir)
-    for reason in policy.skipped:
-        warnings.warn(f"the policy of epoch {policy.epoch} is used: damaged checkpoint {reason}", stacklevel=2)
-    return policy
+def only_built_in(name: str, options: dict[str, Any]) -> OwnNetwork:
+    """The resolver of whoever knows no tasks."""
+    raise ValueError(f"expected a checkpoint of the built-in network, got one of the task {name!r}")
 
 
 def read_policy(
-    run: str | Path, *, epoch: int | None = None, network: nn.Module | None = None, runs_dir: str | Path = "runs"
+    run: str | Path,
+    *,
+    epoch: int | None = None,
+    network: nn.Module | None = None,
+    runs_dir: str | Path = "runs",
+    resolve: Resolver = only_built_in,
 ) -> DeployedPolicy:
-    """`load_policy` without its warnings: the caller says what `skipped` names."""
+    """The newest policy of a run, or that of an epoch kept; the caller says what `skipped` names.
+
+    A checkpoint may come from anybody. What it says of its network goes to `resolve` and nowhere else.
+    """
     folder = Run.open(run, Path(runs_dir))
     config: TrainConfig = from_dict(folder.config).replace(device="cpu")
     kept = folder.checkpoints
@@ -135,7 +134,9 @@ def read_policy(
         for name, value in found.tensors.items():
             part[name.split(".", 1)[0]][name.split(".", 1)[-1]] = value
         if network is None and own_network is not None:
-            agent = Agent(observation_space, action_space, config.ppo, own_network=own_network)
+            agent = Agent(
+                observation_space, action_space, config.ppo, own_network=_resolved(resolve, *own_network, found)
+            )
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
         raise CheckpointError(
             f"{found.path} is whole, but does not describe a policy as shoal writes it: {type(error).__name__}: {error}"
@@ -156,6 +157,13 @@ def read_policy(
         skipped=found.skipped,
         seed_scheme=int(found.meta.get("seed_scheme", 1)),
     )
+
+
+def _resolved(resolve: Resolver, name: str, options: dict[str, Any], found: Checkpoint) -> OwnNetwork:
+    try:
+        return resolve(name, options)
+    except ValueError as error:  # it is refused by name, in words of its own
+        raise CheckpointError(f"{found.path}: {error}") from error
 
 
 def _described(

@@ -55,6 +55,15 @@ class Features:
         self._parts.append((leaf, "one-hot", (low, most, torch.from_numpy(first), sum(counts), name)))
         self.size += sum(counts)
 
+    @property
+    def one_hot(self) -> Array:
+        """bool[size]: which features are 0 or 1 by how they are made, so that they need no scale."""
+        marks = [
+            np.full(int(np.prod(self.layout.leaves[leaf][1])) if how == "number" else detail[3], how == "one-hot")
+            for leaf, how, detail in self._parts
+        ]
+        return np.concatenate(marks)
+
     def encode(self, leaves: Sequence[Tensor], dtype: torch.dtype = torch.float32) -> Tensor:
         """Leaf tensors `[B, *shape]` to features `[B, size]`, float32 unless a caller needs more digits."""
         if self._plain:

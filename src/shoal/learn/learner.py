@@ -24,7 +24,7 @@ from shoal.learn.credit import credited, figures
 from shoal.learn.deploy import DeployedPolicy
 from shoal.learn.gae import gae, next_values
 from shoal.learn.normalise import RewardScale
-from shoal.learn.policy import Agent, check_device
+from shoal.learn.policy import Agent, OwnNetwork, check_device
 from shoal.learn.ppo import PPO, Batch
 from shoal.learn.rollout import Collector, EpisodeTracker, Rollout
 from shoal.learn.weights import load_weights, weights_of
@@ -40,6 +40,7 @@ class Learner:
         env: VectorEnv[Any, Any, Any],
         *,
         network: nn.Module | None = None,
+        own_network: OwnNetwork | None = None,
         interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
         check_device(config.ppo.device)
@@ -52,7 +53,7 @@ class Learner:
             ppo,
             init_seed=_word(seed, Stream.INIT),
             network=network,
-            own_network=self.parts.policy_network,
+            own_network=own_network,
         )
         self.ppo = PPO(self.agent.network, self.agent.kind, ppo)
         self.noise = torch.Generator().manual_seed(_word(seed, Stream.ACT))
@@ -264,6 +265,7 @@ class Learner:
             tensors |= _prefixed("rewards", self.reward_scale.state())
         if self.parts.resumable:
             tensors |= _prefixed("env", self.parts.marked_state())
+        own = self.agent.own_network
         meta = {
             "epoch": self.marked_epoch,
             "steps": self.marked_steps,
@@ -272,7 +274,7 @@ class Learner:
             "restored_in_a_row": self.ppo.restored_in_a_row,
             "spaces": self._spaces(),
             "features": self.parts.features_version,
-            "network": self.parts.policy_network,
+            "network": None if own is None else [own.task, dict(own.options)],
             "elapsed_s": self.elapsed_s,
             "seed_scheme": self.seed_scheme,
         }

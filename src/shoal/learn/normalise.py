@@ -11,12 +11,16 @@ NO_SPREAD = 1e-20  # of the mean square: what rounding leaves of equal numbers, 
 
 
 class RunningMoments:
-    """Mean and variance of everything seen (Chan et al. 1979, parallel update)."""
+    """Mean and variance of everything seen (Chan et al. 1979, parallel update).
 
-    def __init__(self, shape: tuple[int, ...] = ()) -> None:
+    Columns marked in `fixed` (bool[*shape]) stay as they are: mean 0 and variance 1, or what a saved state has there.
+    """
+
+    def __init__(self, shape: tuple[int, ...] = (), fixed: Array | None = None) -> None:
         self.count = 0.0
         self.mean = np.zeros(shape, np.float64)
         self.var = np.ones(shape, np.float64)
+        self.fixed = fixed
 
     def update(self, batch: Array) -> None:
         """Take in a batch `[B, *shape]`."""
@@ -24,6 +28,8 @@ class RunningMoments:
             return
         mean, var, count = batch.mean(0, np.float64), batch.var(0, np.float64), float(len(batch))
         total = self.count + count
+        if self.fixed is not None:
+            mean, var = np.where(self.fixed, self.mean, mean), np.where(self.fixed, self.var, var)
         delta = mean - self.mean
         self.var = (self.var * self.count + var * count + delta**2 * self.count * count / total) / total
         self.mean = self.mean + delta * count / total

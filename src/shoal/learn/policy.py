@@ -5,7 +5,8 @@ Training, evaluation and deployment all act through this class, so they cannot d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,14 +20,25 @@ from shoal.core.errors import Unsupported
 from shoal.learn.distributions import action_kind
 from shoal.learn.encoders import Features
 from shoal.learn.lean import acting_policy
-from shoal.learn.makers import network_maker
 from shoal.learn.networks import ActorCritic
 from shoal.learn.normalise import RunningMoments
 
 CLIP = 10.0  # normalised observations are cut off here: an outlier must not blow up the network
-OwnNetwork = tuple[str, dict[str, Any]]  # the registered name of a task's own network, and its options
+Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]  # of observations and of actions
 _CHUNK_ROWS = 16_384  # of a rollout are taken at once: what is made of them stays in the cache
 _CHUNK_BYTES = 1 << 22  # and no more of large observations than this, as features
+
+
+@dataclass(frozen=True)
+class OwnNetwork:
+    """A network that a task brings. A checkpoint holds the task's registered name and the options, never the maker."""
+
+    task: str
+    options: Mapping[str, Any]  # plain data
+    make: Callable[[Spaces, PPOConfig], nn.Module | None] = field(repr=False)  # None: the built-in network
+
+
+Resolver = Callable[[str, dict[str, Any]], OwnNetwork]  # from what a checkpoint holds; refuses what is not registered
 
 
 class Agent:
@@ -45,6 +57,7 @@ class Agent:
         self.features = Features(observation_space)
         self.kind = action_kind(action_space)
         self.device = config.device
+        self.own_network = own_network if network is None else None  # what a checkpoint says of it
         self._check_mask_width(observation_space)
         if network is None:
             network = self._made(observation_space, action_space, config, init_seed, own_network)
@@ -57,7 +70,10 @@ class Agent:
         self.network = network.to(self.device).eval()
         self._check_outputs()
         self.begin_acting()
-        self.moments = RunningMoments((self.features.size,)) if config.normalise_observations else None
+        # A one-hot feature that is seen rarely has a tiny spread. Divided by it, it would saturate the first layer and
+        # the policy would settle before it knows the state (Taxi-v4: stuck at -100 instead of +7).
+        features = self.features
+        self.moments = RunningMoments((features.size,), features.one_hot) if config.normalise_observations else None
         self._set_scale()
 
     def _made(
@@ -76,9 +92,9 @@ class Agent:
             with torch.random.fork_rng(devices=[]):  # initialisation draws from torch's global generator
                 torch.manual_seed(init_seed)
                 if own_network is not None:
-                    name, options = own_network
-                    made: nn.Module = network_maker(name)(observation_space, action_space, config, **options)
-                    return made
+                    made = own_network.make((observation_space, action_space), config)
+                    if made is not None:
+                        return made
                 return ActorCritic(
                     self.features.size,
                     self.kind,

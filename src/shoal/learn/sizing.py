@@ -16,7 +16,6 @@ from gymnasium.vector import VectorEnv
 from shoal.config import PPOConfig, TrainConfig, chosen
 from shoal.core.arrays import Layout
 from shoal.core.machine import control_groups, usable_cores
-from shoal.core.protocols import parts_of
 from shoal.learn.distributions import action_kind
 from shoal.learn.encoders import MASK_KEY, Features
 from shoal.learn.policy import chunk_rows
@@ -115,7 +114,7 @@ def check_memory(config: TrainConfig, observation_space: object, action_space: o
 
 def picture_warning(env: VectorEnv[Any, Any, Any], network: object | None) -> list[str]:
     """A line for the header where the built-in perceptron would be given pictures."""
-    if network is not None or parts_of(env).policy_network is not None:
+    if network is not None:
         return []
     for path, shape, dtype in Layout(env.single_observation_space).leaves:
         size, picture = math.prod(shape), len(shape) >= 3 or (len(shape) == 2 and dtype == np.uint8)

@@ -45,18 +45,6 @@ class RidesVectorEnv(TrainingEnv):
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012
     features_version = FEATURES_VERSION
-    console_rows = (
-        ("average cost (min)", "rides/cost_min", ",.1f"),
-        ("improvement %", "rides/improvement", ".2f"),
-        ("net gain (min)", "rides/net_min", ".2f"),
-        ("failure rate %", "rides/failure_rate", ".2f"),
-        ("acceptance %", "rides/acceptance", ".1f"),
-        ("minutes agreed", "rides/agreed_min", ".0f"),
-        ("credit claimed (min)", "credit/claimed", ".2f"),
-        ("epsilon", "flexibility/epsilon", ".3f"),
-        ("flexibility loss", "flexibility/log_loss", ".4f"),
-        ("types E/L/I/B", "flexibility/types", "s"),
-    )
 
     def __init__(
         self,
@@ -90,8 +78,6 @@ class RidesVectorEnv(TrainingEnv):
         if self.options.start in ("lookahead", "taught"):
             own, prices = self.options.lookahead, self.options.prices
             self.lookahead = Lookahead.load(own) if own else Lookahead.shipped(prices)
-        start = {name: getattr(self.options, name) for name in ("start", "start_temperature", "prices")}
-        self.policy_network = "rides", start
         self.progress = 0.0  # of training: drives epsilon
         self.exploring = stream == Stream.TRAIN  # evaluation never ignores the mask
         self.menu: Menu  # of the current requests

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from shoal.core.machine import usable_cores
 from shoal.core.seeds import Stream
 
 if TYPE_CHECKING:
     from shoal.rides.env import RidesVectorEnv
+    from shoal.rides.single import RidesEnv
 
 FUTURES = 32  # sampled before each offer in evaluation and at the desk, where time matters less than in training
 BURDENS = {"default": (0.05, 1.0), "easy": (0.02, 0.5)}  # (patience, refusal): docs/rides.md says why
@@ -128,20 +130,20 @@ class RidesTask:
 
     options: RidesOptions
 
-    def make_vector(self, num_envs: int, threads: int, stream: Stream) -> RidesVectorEnv:
+    def make_vector(self, num_envs: int, threads: int | Literal["auto"], stream: Stream) -> RidesVectorEnv:
         """N days at a time; training riders for the training stream, held-out ones for evaluation."""
         from shoal.rides.env import RidesVectorEnv
 
-        return RidesVectorEnv(num_envs, self.options, threads=threads, stream=stream)
+        count = usable_cores() if threads == "auto" else threads
+        return RidesVectorEnv(num_envs, self.options, threads=count, stream=stream)
+
+    def make_single(self) -> RidesEnv:
+        """One day at a time."""
+        from shoal.rides.single import RidesEnv
+
+        return RidesEnv(self.options)
 
 
 def environment(**options: Any) -> RidesTask:
-    """The task with its options, checked."""
+    """The environment behind the id `shoal/Rides-v0`, with its options checked."""
     return RidesTask(RidesOptions(**options))
-
-
-def settings(options: RidesOptions) -> dict[str, Any]:
-    """A rollout is one whole day of every environment; the rest follows from where the advantages come from."""
-    from shoal.rides.recipes import recipe
-
-    return {"rollout_steps": options.customers, **recipe(options)}

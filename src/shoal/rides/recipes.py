@@ -8,7 +8,7 @@ from shoal.rides.options import RidesOptions
 
 _ALIKE: dict[str, Any] = {"hidden": (64,), "minibatch_size": 256, "policy_epochs": 4, "value_epochs": 1}
 # No critic is needed with credit: one pass keeps the value network sane.
-_SCRATCH = _ALIKE | {"num_envs": 256, "episodes": 12_800, "clip": 0.2, "learning_rate": 1e-3}
+_SCRATCH = _ALIKE | {"num_envs": 256, "episodes": 12_800, "clip": 0.4, "learning_rate": 2e-3}
 _SCRATCH |= {"entropy_coef": 0.03, "entropy_schedule": "linear"}
 # A start that is good already: smaller steps, and no bonus for entropy.
 _START = _ALIKE | {"num_envs": 64, "episodes": 2_560, "clip": 0.1, "learning_rate": 3e-4}

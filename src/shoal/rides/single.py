@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-from shoal.core.machine import usable_cores
-from shoal.core.seeds import Stream
 from shoal.rides.env import RidesVectorEnv
 from shoal.rides.options import RidesOptions
 
@@ -18,8 +16,8 @@ class RidesEnv(gym.Env[Any, Any]):
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
 
-    def __init__(self, render_mode: str | None = None, **options: Any) -> None:
-        self.envs = RidesVectorEnv(1, RidesOptions(**options))
+    def __init__(self, options: RidesOptions | None = None) -> None:
+        self.envs = RidesVectorEnv(1, options)
         self.observation_space, self.action_space = self.envs.single_observation_space, self.envs.single_action_space
         self._next: Any = None  # the first observation of the day that the vector environment has begun already
 
@@ -47,15 +45,3 @@ class RidesEnv(gym.Env[Any, Any]):
 
     def close(self) -> None:
         self.envs.close()
-
-
-def make_vector(
-    num_envs: int = 1,
-    threads: int | Literal["auto"] = 1,
-    stream: Stream | None = None,
-    render_mode: str | None = None,
-    **options: Any,
-) -> RidesVectorEnv:
-    """Many days at a time, for gym.make_vec."""
-    count = usable_cores() if threads == "auto" else threads
-    return RidesVectorEnv(num_envs, RidesOptions(**options), threads=count, stream=stream or Stream.TRAIN)

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from shoal.extras import install
+
 LIGHT, DARK = "#ffffff", "#14181d"  # backgrounds
 READABLE = 4.5  # contrast of text and lines with the background (WCAG 2.2, 1.4.3)
 
@@ -51,26 +53,46 @@ figure, .charts > *, tr { break-inside: avoid; } .large > * { min-width: 0 !impo
 """
 
 
-@dataclass(frozen=True)
-class Part:
-    """A section of a page; `html` is markup already."""
+class Section:
+    """A section of a page: a title, and its markup."""
 
     title: str
-    html: str
     folded: bool = False
+
+    def html(self) -> str:
+        """Markup, with all that comes from data escaped (`text`, `table`); nothing: the section is left out."""
+        raise NotImplementedError(f"{type(self).__name__} has no content")
+
+
+@dataclass(frozen=True)
+class Part(Section):
+    """A section whose markup is there already."""
+
+    title: str
+    body: str
+    folded: bool = False
+
+    def html(self) -> str:
+        return self.body
 
 
 def page(
-    title: str, heading: str, about: str, answer: str, facts: Sequence[str], parts: Sequence[Part], wide: bool = False
+    title: str,
+    heading: str,
+    about: str,
+    answer: str,
+    facts: Sequence[str],
+    sections: Sequence[Section],
+    wide: bool = False,
 ) -> str:
-    """A whole page. `about` and `answer` are markup, all else is text; parts without content are left out."""
-    parts = [part for part in parts if part.html]
-    links = "".join(f"<li><a href='#{_anchor(part.title)}'>{text(part.title)}</a></li>" for part in parts)
+    """A whole page. `about` and `answer` are markup, all else is text; sections without content are left out."""
+    parts = [(section, markup) for section in sections if (markup := section.html())]
+    links = "".join(f"<li><a href='#{_anchor(part.title)}'>{text(part.title)}</a></li>" for part, _ in parts)
     body = "".join(
-        f"<details id='{_anchor(part.title)}'><summary>{text(part.title)}</summary>{part.html}</details>"
+        f"<details id='{_anchor(part.title)}'><summary>{text(part.title)}</summary>{markup}</details>"
         if part.folded
-        else f"<section id='{_anchor(part.title)}'><h2>{text(part.title)}</h2>{part.html}</section>"
-        for part in parts
+        else f"<section id='{_anchor(part.title)}'><h2>{text(part.title)}</h2>{markup}</section>"
+        for part, markup in parts
     )
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -105,6 +127,26 @@ def number(value: Any, pattern: str = ",.5g") -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:{pattern}}"
+
+
+def between(score: Mapping[str, Any], pattern: str = ",.5g") -> str:
+    """The 95 % interval of a score, as the end of a sentence; nothing where there is none.
+
+    >>> between({"low": 1, "high": 2.5})
+    ', 95 % interval 1 to 2.5'
+    """
+    if score.get("low") is None or score.get("high") is None:
+        return ""
+    low, high = (text(number(score[end], pattern)) for end in ("low", "high"))
+    return f", 95 % interval {low} to {high}"
+
+
+def undrawn(name: str, extra: str, what: str) -> str:
+    """What to install for a picture, and how it then gets onto the page of the run of that name."""
+    return (
+        f"<p>No {what} drawn, since matplotlib is not installed: <code>{text(install(extra))}</code>, then "
+        f"<code>shoal report {text(name)}</code>.</p>"
+    )
 
 
 def table(

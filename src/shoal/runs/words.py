@@ -7,6 +7,7 @@ import math
 import os
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 _BARS = "▁▂▃▄▅▆▇█"
 
@@ -85,3 +86,13 @@ def explain(error: OSError) -> str:
     text = error.strerror if error.filename is None else f"{os.fsdecode(error.filename)}: {error.strerror}"
     advice = ADVICE.get(errno.errorcode.get(error.errno or 0, ""))
     return text if advice is None else f"{text}. What to do: {advice}"
+
+
+def share_text(share: dict[str, Any] | None) -> str:
+    """A share with its interval in per cent, which a normal interval may leave: it is cut at 0 and 100."""
+    if not share or share.get("mean") is None:
+        return "-"
+    if share.get("low") is None:
+        return f"{100 * share['mean']:.1f} %"
+    low, high = max(0.0, share["low"]), min(1.0, share["high"])
+    return f"{100 * share['mean']:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"

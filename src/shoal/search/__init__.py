@@ -1,4 +1,4 @@
-"""Workflow search: a bandit whose pull is a training run. `shoal search cage2`, `shoal.WorkflowSearch`."""
+"""Workflow search: a bandit whose pull is a training run. `shoal search TASK`, `shoal.WorkflowSearch`."""
 
 from shoal.extras import require
 

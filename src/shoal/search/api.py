@@ -1,4 +1,4 @@
-"""The search for scripts: `shoal.WorkflowSearch(n_workflows=20).run()`, a thin layer over the same code."""
+"""The search for scripts: `shoal.WorkflowSearch(domain="gridworld").run()`, a thin layer over the same code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class WorkflowSearch:
     def __init__(
         self,
         *,
-        domain: str = "cage2",
+        domain: str,
         n_envs: int = 25,
         n_workflows: int = 20,
         train_episodes_per_env: int | None = None,

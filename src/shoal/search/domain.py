@@ -13,10 +13,11 @@ import numpy as np
 from shoal.core.arrays import Array
 from shoal.search.bandit.orders import check_ranks
 from shoal.search.options import SearchConfig
+from shoal.tasks import find, load_all
 
 Say = Callable[[str], None]
 
-DOMAINS = {"cage2": "shoal.cage2.workflows.domain:Cage2", "gridworld": "shoal.search.gridworld:Gridworld"}
+GRIDWORLD = "gridworld"  # ships with the search; other domains are brought by tasks
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Domain(Protocol):
 
     A domain may have more: `score_again(item, weights, seed) -> Fresh` plays the best policy on episodes of its own;
     `judged` says what compliance counts ("fixes"); `played` where the episodes are played, which a score must name;
+    `look` a command that shows what a policy does, before its folder;
     `immaterial` which things may stand anywhere (indices); `DEFAULTS` holds settings in place of SearchConfig's.
     """
 
@@ -99,10 +101,23 @@ def make_domain(config: SearchConfig, options: dict[str, Any]) -> Domain:
 
 def domain_class(name: str) -> Any:
     """The class behind a domain's name."""
-    module, colon, attribute = DOMAINS.get(name, name).partition(":")
-    if not colon:
-        raise ValueError(f"expected a domain of {', '.join(DOMAINS)} (or module:Class), got {name!r}")
-    return getattr(importlib.import_module(module), attribute)
+    if name == GRIDWORLD:
+        from shoal.search.gridworld import Gridworld
+
+        return Gridworld
+    module, colon, attribute = name.partition(":")
+    if colon:
+        return getattr(importlib.import_module(module), attribute)
+    task = find(name)
+    found = None if task is None else task.search_domain()
+    if found is None:
+        raise ValueError(f"expected a domain of {', '.join(known_domains())} (or module:Class), got {name!r}")
+    return found
+
+
+def known_domains() -> list[str]:
+    """The tasks that can be searched, and the grid world."""
+    return [*(task.name for task in load_all()[0] if task.search_domain() is not None), GRIDWORLD]
 
 
 def default_config(name: str) -> SearchConfig:

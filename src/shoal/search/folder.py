@@ -25,7 +25,7 @@ This folder is one search of shoal: a bandit whose every pull is a training run.
 
 config.json     the settings ("search": common ones, "options": the domain's own)
 pulls/NNN-*/    one folder per pull: request.json (what was asked), pull.json (what came of it), the trained weights,
-                fresh.json (the best one's score on fresh episodes); of cage2 each is a run: shoal evaluate FOLDER
+                fresh.json (the best one's score on fresh episodes); where each is a run: shoal evaluate FOLDER
 base/           what the first pulls start from
 universal/      with --universal: one policy for all orders, and all orders ranked by it
 report.html     the posterior, the pulls, the regret, the best order

@@ -12,8 +12,8 @@ from shoal.config import MOST_SEED
 class SearchConfig:
     """The bandit: how many orders it trains, how it chooses them, and how each is trained."""
 
-    domain: str = "cage2"
-    """cage2 or gridworld (or "module:Class" of a domain of your own)."""
+    domain: str = "gridworld"
+    """A task that can be searched, or gridworld (or "module:Class" of a domain of your own)."""
     workflows: int = 20
     """Number of pulls; each trains one policy with one order."""
     strategy: Literal["ucb", "random", "halving"] = "ucb"

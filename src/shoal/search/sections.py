@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from shoal.core.arrays import Array
-from shoal.runs.conduct import share_text
 from shoal.runs.disk import from_json, replace_atomically
 from shoal.runs.page import Part, page, pairs, svg_of, text, themed
 from shoal.runs.page import table as as_table
+from shoal.runs.words import share_text
 from shoal.search.bandit.strategies import Told, ranking
 from shoal.search.domain import Domain, Ranking, make_domain
 from shoal.search.folder import Record, SearchFolder

@@ -7,11 +7,12 @@ on others (tests/learning).
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from shoal.config import TrainConfig, chosen
 from shoal.core.spelling import unaliased
-from shoal.tasks import options_class, options_to_kwargs, settings
+from shoal.tasks import find, options_class, options_to_kwargs, settings
 
 # For environments without a preset; what each learns: docs and benchmarks/ppo/default_learning.py.
 DEFAULT: dict[str, Any] = {
@@ -67,35 +68,22 @@ PRESETS: dict[str, dict[str, Any]] = {
         "steps": 600_000,
     },
 }
-PRESETS["cage2"] = {
-    "num_envs": 512,
-    "rollout_steps": 100,
-    "minibatch_size": 4096,
-    "update_epochs": 2,
-    "learning_rate": 2e-3,
-    "lr_final": 1e-5,
-    "entropy_coef": 0.01,
-    "entropy_schedule": "linear",
-    "normalise_rewards": True,
-    "hidden": (128, 128),
-    "activation": "relu",
-    "steps": 18_000_000,
-}
-PRESETS["rides"] = {  # what else there is follows from its options: rides/options.py
-    "env_threads": "auto",
-    "gamma": 1.0,
-    "normalise_rewards": True,
-}
 PRESETS["shoal/CartPole-v1"] = PRESETS["CartPole-v1"]
 
 MOST_CLIP = 0.5  # of --auto-scale: beyond this hardly anything is clipped
 BUDGETS = ("steps", "epochs", "episodes")
 
 
+def preset_of(task: str) -> Mapping[str, Any]:
+    """The settings of a task, of an id in the table, or those of any other."""
+    found = None if task in PRESETS else find(task)
+    return PRESETS.get(task, DEFAULT) if found is None or found.preset is None else found.preset
+
+
 def config_for(task: str, **options: Any) -> TrainConfig:
     """The settings of `shoal train TASK`: the preset, then the options given by flat name."""
     options = unaliased(options)
-    config = TrainConfig(task=task).replace(**PRESETS.get(task, DEFAULT))
+    config = TrainConfig(task=task).replace(**preset_of(task))
     own = options_class(task)
     if own is not None:  # the task's own flags at their defaults: the same run from Python as from the command line
         task_options = own(**json.loads(options.get("env_kwargs") or config.env_kwargs))

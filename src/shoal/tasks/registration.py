@@ -6,18 +6,22 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, Literal
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    from shoal.compiled.single import CompiledSingleEnv
-    from shoal.compiled.vector import CompiledEnv, CompiledVectorEnv
+    from gymnasium import Env
+    from gymnasium.vector import VectorEnv
+
+    from shoal.compiled.vector import CompiledEnv
     from shoal.core.seeds import Stream
 
-# id -> class, or a function that makes one; a new compiled environment is one row
+GROUP = "shoal.environments"
+# id -> class, or a function that makes one; a new compiled environment is one row. What applications bring is found by
+# the entry points "shoal.environments", whose names are ids.
 COMPILED = {
     "shoal/CartPole-v1": "shoal.environments.cartpole:CartPole",
     "shoal/GridWorld-v0": "shoal.environments.gridworld:GridWorld",
-    "shoal/Cage2-v0": "shoal.cage2.simulator.env:make",
 }
 
 
@@ -25,7 +29,8 @@ def register() -> None:
     """Make the ids known to Gymnasium; calling it again changes nothing."""
     import gymnasium as gym
 
-    for env_id, place in COMPILED.items():
+    brought = {point.name: point.value for point in entry_points(group=GROUP)}  # nothing of them is imported
+    for env_id, place in {**COMPILED, **brought}.items():
         if env_id not in gym.registry:
             gym.register(
                 env_id,
@@ -34,26 +39,31 @@ def register() -> None:
                 kwargs={"place": place},
             )
 
-    if "shoal/Rides-v0" not in gym.registry:  # batched by nature: no scalar function to compile
-        gym.register(
-            "shoal/Rides-v0",
-            entry_point="shoal.rides.single:RidesEnv",
-            vector_entry_point="shoal.rides.single:make_vector",
-        )
+
+class Batched(Protocol):
+    """What steps all its environments in one call of its own."""
+
+    def make_single(self) -> Env[Any, Any]: ...
+
+    def make_vector(
+        self, num_envs: int, threads: int | Literal["auto"], stream: Stream
+    ) -> VectorEnv[Any, Any, Any]: ...
 
 
-def environment(place: str, **options: Any) -> CompiledEnv:
+def environment(place: str, **options: Any) -> CompiledEnv | Batched:
     """The environment at "module:Class", with its options."""
     module, _, name = place.partition(":")
-    env: CompiledEnv = getattr(importlib.import_module(module), name)(**options)
+    env: CompiledEnv | Batched = getattr(importlib.import_module(module), name)(**options)
     return env
 
 
-def make_single(place: str, render_mode: str | None = None, **options: Any) -> CompiledSingleEnv:
+def make_single(place: str, render_mode: str | None = None, **options: Any) -> Env[Any, Any]:
     """One environment, for gym.make."""
     from shoal.compiled.single import CompiledSingleEnv
+    from shoal.compiled.vector import CompiledEnv
 
-    return CompiledSingleEnv(environment(place, **options))
+    env = environment(place, **options)
+    return CompiledSingleEnv(env) if isinstance(env, CompiledEnv) else env.make_single()
 
 
 def make_vector(
@@ -65,20 +75,20 @@ def make_vector(
     render_mode: str | None = None,
     autoreset_mode: Any = "same_step",
     **options: Any,
-) -> CompiledVectorEnv:
+) -> VectorEnv[Any, Any, Any]:
     """Many environments, for gym.make_vec."""
     from gymnasium.vector import AutoresetMode
 
-    from shoal.compiled.vector import CompiledVectorEnv
+    from shoal.compiled.vector import CompiledEnv, CompiledVectorEnv
     from shoal.core.own import parse_autoreset
     from shoal.core.seeds import Stream
 
     env = environment(place, **options)
-    if hasattr(env, "make_vector"):  # one that counts while it steps: cage2 under an order
+    if not isinstance(env, CompiledEnv) or hasattr(env, "make_vector"):  # one with a batch of its own
         if parse_autoreset(autoreset_mode) != AutoresetMode.SAME_STEP:
-            raise ValueError(f"{place} counts every step, also those that only reset: it has same_step only")
-        counting: CompiledVectorEnv = env.make_vector(num_envs, threads, stream or Stream.TRAIN)
-        return counting
+            raise ValueError(f"{place} steps in a batch of its own: expected autoreset_mode same_step")
+        batch: VectorEnv[Any, Any, Any] = env.make_vector(num_envs, threads, stream or Stream.TRAIN)
+        return batch
     if max_episode_steps is not None:
         env.max_episode_steps = max_episode_steps
     return CompiledVectorEnv(

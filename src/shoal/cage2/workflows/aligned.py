@@ -143,14 +143,6 @@ class OrderedVectorEnv(CompiledVectorEnv):
         self._finished = []
         return taken
 
-    console_rows = (
-        ("own return", "workflow/return", ",.2f"),
-        ("compliance", "workflow/compliance", ".3f"),
-        ("coverage", "workflow/coverage", ".3f"),
-        ("wasted fixes", "workflow/wasted", ".3f"),
-        ("violation weight", "workflow/weight", ".2f"),
-    )
-
     def after_rollout(self, progress: float = 0.0) -> dict[str, float]:
         """What the finished episodes say, as metrics; moves the multiplier."""
         self.last_episodes = self.take_episodes()

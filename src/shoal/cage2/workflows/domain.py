@@ -56,6 +56,7 @@ class Cage2:
 
     Options = Cage2SearchOptions
     judged = "fixes"
+    look = "shoal cage2 play"
 
     def __init__(
         self, config: SearchConfig, red: str = "bline", orders: str = "24", alignment: str = "lagrange"

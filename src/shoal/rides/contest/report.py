@@ -21,7 +21,6 @@ from shoal.runs.disk import from_json, replace_atomically, to_json
 from shoal.runs.folder import Run
 from shoal.runs.page import as_image, svg_of, table, text
 from shoal.runs.scores import EVALUATION
-from shoal.tasks import quickest
 
 PICTURES = {
     "rides-routes": "Routes before and after: the day with the median net gain",
@@ -224,12 +223,12 @@ def _in_words(name: str, contest: dict[str, Any]) -> str:
     )
 
 
-def section(run: Run) -> str:
-    """The evaluation of a run as HTML; nothing where there was none."""
+def section(run: Run, quickest: str) -> str:
+    """The evaluation of a run as HTML, or the command with the flags of the quickest."""
     path = run.path / EVALUATION
     if not path.exists():
         return (
-            f"<p>None yet: <code>shoal evaluate {text(run.name)} {text(quickest('rides'))}</code> "
+            f"<p>None yet: <code>shoal evaluate {text(run.name)} {text(quickest)}</code> "
             "plays held-out days and draws them; <code>--days 900</code> is for a verdict.</p>"
         )
     parts = []

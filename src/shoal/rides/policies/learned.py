@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal.core.arrays import Array
-from shoal.learn.deploy import DeployedPolicy, load_policy
+from shoal.learn.deploy import DeployedPolicy
 from shoal.learn.policy import Agent
 from shoal.learn.weights import load_weights, weights_of
 from shoal.rides.options import FUTURES, RidesOptions
 from shoal.runs import checkpoint
 from shoal.runs.folder import Run
+from shoal.tasks.networks import load_policy
 
 if TYPE_CHECKING:
     from shoal.rides.contest.play import Entrant
@@ -55,7 +56,6 @@ class Negotiator:
         self.flexibility = {
             name[len(_LEARNED) :]: value for name, value in found.tensors.items() if name.startswith(_LEARNED)
         }
-        self._own_network = found.meta.get("network")
         self._policies: dict[int, DeployedPolicy] = {self.options.customers: self.policy}
         self._desk: Desk | None = None
 
@@ -95,7 +95,7 @@ class Negotiator:
                     f"the run scales its observations by statistics of days with {self.options.customers} customers "
                     f"(--normalise-observations): it cannot be used on days with {customers}"
                 )
-            agent = Agent(space, self.policy.action_space, config.ppo, own_network=self._own_network)
+            agent = Agent(space, self.policy.action_space, config.ppo, own_network=self.policy.agent.own_network)
             load_weights(agent.network, weights_of(self.policy.agent.network))
             self._policies[customers] = DeployedPolicy(agent, self.policy.action_space, config, self.epoch)
         return self._policies[customers]

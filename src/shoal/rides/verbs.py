@@ -1,31 +1,14 @@
-"""`shoal rides ...`: the commands of one task. What they compute is in shoal.rides."""
+"""`shoal rides ...`: the verbs of the task. What they compute is in shoal.rides."""
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from shoal.cli.parsing import named, parse
 from shoal.extras import require
-
-USAGE = """shoal rides city                    the city as a map
-shoal rides day [--seed N]          one day's requests: a table, a map, a CSV file
-shoal rides offer RUN --day FILE    the offer of a trained run to the rider who is calling now"""
-
-
-def rides(args: list[str], as_json: bool) -> int:
-    """Draw the city, draw a day, ask a trained run for an offer."""
-    commands = {"city": city, "day": day, "offer": offer}
-    if not args or args[0] in ("-h", "--help"):
-        print(USAGE)
-        return 0 if args else 2
-    if args[0] not in commands:
-        raise ValueError(f"expected shoal rides {' | '.join(commands)}, got {args[0]!r}\n\n{USAGE}")
-    return commands[args[0]](args[1:], as_json)
-
+from shoal.tasks import Command, Say, Shown
 
 # -- pictures of the world ---------------------------------------------------------------------------
 
@@ -42,9 +25,8 @@ class CityArgs:
     """File for the map (.png or .svg)."""
 
 
-def city(args: list[str], as_json: bool) -> int:
+def city(given: CityArgs, say: Say) -> Shown:
     """Draw the city and say its figures."""
-    given = parse(CityArgs, args, "shoal rides city")
     require("rides", "shoal rides")
     from matplotlib.figure import Figure
 
@@ -57,17 +39,15 @@ def city(args: list[str], as_json: bool) -> int:
     draw_city(figure.subplots(), drawn)
     path = _save(figure, given.out)
     found = drawn.summary()
-    if as_json:
-        print(json.dumps({**found, "picture": str(path)}))
-        return 0
-    print(
+    lines = [
         f"{found['name']}: {found['zones']} zones, depot {found['depot']}; {found['median_min']:.1f} minutes apart in "
         f"the median, {found['max_min']:.1f} at most; there and back differ by {found['asymmetry_percent']:.1f} %"
-    )
+    ]
     if drawn.invented:
-        print("no coordinates were given: the picture is laid out by travel times; --zones gives every zone its place")
-    print(f"picture  {path}")
-    return 0
+        lines.append(
+            "no coordinates were given: the picture is laid out by travel times; --zones gives every zone its place"
+        )
+    return Shown({**found, "picture": str(path)}, [*lines, f"picture  {path}"])
 
 
 @dataclass(frozen=True)
@@ -102,9 +82,8 @@ class DayArgs:
             raise ValueError(f"expected --seed as a whole number of at least 0, got {self.seed}")
 
 
-def day(args: list[str], as_json: bool) -> int:
+def day(given: DayArgs, say: Say) -> Shown:
     """Print a day's requests, draw them and, with --csv, write them."""
-    given = parse(DayArgs, args, "shoal rides day")
     require("rides", "shoal rides")
     from matplotlib.figure import Figure
 
@@ -123,14 +102,9 @@ def day(args: list[str], as_json: bool) -> int:
     if given.csv:
         write_day(drawn, given.csv, world.city, world.riders)
     rows = day_rows(world.city, drawn, world.riders)
-    if as_json:
-        print(json.dumps({"seed": given.seed, "requests": rows, "picture": str(path), "csv": given.csv or None}))
-        return 0
-    print("\n".join(_columns(rows)))
-    print(f"\npicture  {path}")
-    if given.csv:
-        print(f"requests {given.csv}")
-    return 0
+    data = {"seed": given.seed, "requests": rows, "picture": str(path), "csv": given.csv or None}
+    last = [f"requests {given.csv}"] if given.csv else []
+    return Shown(data, [*_columns(rows), "", f"picture  {path}", *last])
 
 
 def _columns(rows: list[dict[str, Any]]) -> list[str]:
@@ -181,9 +155,8 @@ class OfferArgs:
     """Folder that holds the run folders."""
 
 
-def offer(args: list[str], as_json: bool) -> int:
+def offer(given: OfferArgs, say: Say) -> Shown:
     """Print the offer, its price, P(accept) and the routes under either answer."""
-    given = parse(OfferArgs, named(args, "--run"), "shoal rides offer RUN")
     require("rides", "shoal rides")
     if bool(given.request) == (given.row is not None):
         raise ValueError("expected the call as --request or as --row of --day, one of the two")
@@ -203,7 +176,14 @@ def offer(args: list[str], as_json: bool) -> int:
 
         _save(routes_figure(desk.world.city, data["pictures"], ring="this call"), given.picture)
     del data["pictures"]
-    print(json.dumps(data, allow_nan=False) if as_json else "\n".join(offer_lines(data)))
-    if given.picture and not as_json:
-        print(f"picture  {given.picture}")
-    return 0
+    lines = [*offer_lines(data), *([f"picture  {given.picture}"] if given.picture else [])]
+    return Shown(data, lines)
+
+
+COMMANDS = {
+    "city": Command("the city as a map", CityArgs, city),
+    "day": Command("one day's requests: a table, a map, a CSV file", DayArgs, day, usage="[--seed N]"),
+    "offer": Command(
+        "the offer of a trained run to the rider who is calling now", OfferArgs, offer, "RUN --day FILE", first="run"
+    ),
+}

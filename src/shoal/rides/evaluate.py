@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import sys
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, field, make_dataclass
 from typing import Any
 
-from shoal.cli.parsing import parse, take
 from shoal.extras import require
+from shoal.tasks import Say, Shown
 
 
 @dataclass(frozen=True)
@@ -51,62 +48,54 @@ class RunContestArgs(ContestArgs):
     """Futures that the runs sample before each offer; default: 32, or none if trained without."""
 
 
-def is_rides(args: list[str]) -> bool:
-    """Does `shoal evaluate` with these arguments mean rides?"""
-    run = (args[0] if args and not args[0].startswith("-") else None) or take(args, "--run")[0]
-    if run is None or run == "rides":
-        return run == "rides"
-    from shoal.runs.folder import Run
+@dataclass(frozen=True)
+class BaselineArgs(ContestArgs):
+    """Baselines alone on held-out days and riders."""
 
-    root, _ = take(args, "--runs-dir")
-    try:
-        return bool(Run.open(run, Path(root or "runs")).config["task"] == "rides")
-    except (FileNotFoundError, ValueError, KeyError):
-        return False  # whoever opens it next says what is wrong
+    policy: tuple[str, ...] = ("myopic",)
+    """Baselines to play: none, random, everything, fixed, max-change, max-expected, myopic, myopic:pooled, lookahead,
+    lookahead:pooled, taught, rollout, informed, hindsight (docs/rides.md says what each is)."""
+
+    def __post_init__(self) -> None:
+        if not self.policy:
+            raise ValueError("expected at least one policy after --policy, such as myopic, got none")
 
 
-def evaluate(args: list[str], as_json: bool) -> int:
-    """`shoal evaluate rides --policy myopic`, `shoal evaluate RUN [RUN...]`."""
-    run, args = take(args, "--run")
-    args = ["--days" if arg == "--episodes" else arg for arg in args]  # an episode is a day
-    runs = [] if run is None else [run]
-    while args and not args[0].startswith("-"):
-        runs.append(args[0])
-        args = args[1:]
-    if runs == ["rides"]:
-        return _evaluate_policies(args, as_json)
-    given = parse(RunContestArgs, args, "shoal evaluate RUN [RUN...]")
+def baselines_options() -> type[Any]:
+    """Flags of `shoal evaluate rides`: the contest, and the world that it is played in."""
+    from shoal.rides.options import RidesOptions
+
+    parts = [("contest", BaselineArgs, field(default_factory=BaselineArgs)),
+             ("world", RidesOptions, field(default_factory=RidesOptions))]  # fmt: skip
+    return make_dataclass("Both", parts, frozen=True, namespace={"__doc__": ContestArgs.__doc__})
+
+
+def evaluate(runs: Sequence[str], given: RunContestArgs, say: Say) -> Shown:
+    """`shoal evaluate RUN [RUN...]`: trained runs and baselines on the same days."""
     require("rides", "shoal evaluate")
     from shoal.report import write_report
     from shoal.rides.contest.report import evaluate_runs, spoken
 
     results, folders = evaluate_runs(
-        runs, **_settings(given), policies=given.policy, runs_dir=given.runs_dir, futures=given.futures
+        runs, **_settings(given, say), policies=given.policy, runs_dir=given.runs_dir, futures=given.futures
     )
     pages = [write_report(folder) for folder in folders]
-    _show(results, as_json, [*(f"report   {page}" for page in pages), *map(spoken, folders)])
-    return 0
+    return _shown(results, [*(f"report   {page}" for page in pages), *map(spoken, folders)])
 
 
-def _evaluate_policies(args: list[str], as_json: bool) -> int:
-    from shoal.rides.contest.report import evaluate_policies
-    from shoal.rides.options import RidesOptions
-
-    kinds = [("contest", ContestArgs), ("world", RidesOptions)]
-    Both = dataclasses.make_dataclass("Both", kinds, frozen=True, namespace={"__doc__": ContestArgs.__doc__})
-    both: Any = parse(Both, args, "shoal evaluate rides", Both(ContestArgs(), RidesOptions()))
+def baselines(both: Any, say: Say) -> Shown:
+    """`shoal evaluate rides --policy myopic`: baselines alone, in a world as the flags say."""
     require("rides", "shoal evaluate")
+    from shoal.rides.contest.report import evaluate_policies
+
     given = both.contest
-    if not given.policy and any(arg.partition("=")[0] == "--policy" for arg in args):
-        raise ValueError("expected at least one policy after --policy, such as myopic, got none")
     results, pictures = evaluate_policies(
-        given.policy or ("myopic",), both.world, **_settings(given), pictures=given.pictures or None
+        given.policy, both.world, **_settings(given, say), pictures=given.pictures or None
     )
-    _show(results, as_json, [f"picture  {path}" for path in pictures])
-    return 0
+    return _shown(results, [f"picture  {path}" for path in pictures])
 
 
-def _settings(given: ContestArgs) -> dict[str, Any]:
+def _settings(given: ContestArgs, say: Say) -> dict[str, Any]:
     from shoal.core.machine import usable_cores
 
     if given.days < 1 or given.reference_iterations < 1 or given.reference_seeds < 1:
@@ -125,17 +114,10 @@ def _settings(given: ContestArgs) -> dict[str, Any]:
     }
 
 
-def _show(results: dict[str, Any], as_json: bool, last: list[str]) -> None:
+def _shown(results: dict[str, Any], last: list[str]) -> Shown:
     from shoal.rides.commands import table_lines
 
-    if as_json:
-        print(json.dumps(results, allow_nan=False))
-        return
+    lines = []
     for result in results["contests"].values():
-        print("\n".join(table_lines(result)), end="\n\n")
-    print("\n".join(last))
-
-
-def say(text: str) -> None:
-    """Progress, beside the results."""
-    print(text, file=sys.stderr, flush=True)
+        lines += [*table_lines(result), ""]
+    return Shown(results, [*lines, *last])

@@ -1,47 +1,36 @@
-"""`shoal cage2 ...`: the commands of one task. What they compute is in shoal.cage2.commands."""
+"""`shoal cage2 ...`: the verbs of the task. What they compute is in shoal.cage2.commands."""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from shoal.cli.parsing import named, parse, take
 from shoal.extras import require
+from shoal.tasks import Command, Say, Shown
 
 PICTURES = (".png", ".svg", ".pdf")
-USAGE = """shoal cage2 replay FILE...          compare recordings of CybORG with the simulator, field by field
-                                    (--rules final: recordings under the rules of the published leaderboard)
-shoal cage2 play RUN|DEFENDER       one episode in words, and as a picture
-shoal cage2 score DEFENDER          a scripted defender by the challenge's protocol
-(for a trained run: shoal evaluate RUN --leaderboard)"""
 
 
-def cage2(args: list[str], as_json: bool) -> int:
-    """Replay recordings, watch an episode, score a scripted defender."""
-    commands = {"replay": replay, "play": play, "score": score}
-    if not args or args[0] in ("-h", "--help"):
-        print(USAGE)
-        return 0 if args else 2
-    if args[0] not in commands:
-        raise ValueError(f"expected shoal cage2 {' | '.join(commands)}, got {args[0]!r}\n\n{USAGE}")
-    return commands[args[0]](args[1:], as_json)
+@dataclass(frozen=True)
+class ReplayArgs:
+    """Compare recordings of CybORG with the simulator, field by field. Exit code 1 where anything differs."""
+
+    files: tuple[str, ...]
+    """Recordings (docs/cage2-recordings.md)."""
+    rules: Literal["present", "final"] = "present"
+    """The rules that they were recorded under: the present ones, or those of the published leaderboard."""
 
 
-def replay(args: list[str], as_json: bool) -> int:
+def replay(given: ReplayArgs, say: Say) -> Shown:
     """Exit code 0 when nothing differs, 1 otherwise."""
-    if not args or args[0] in ("-h", "--help"):
-        print(USAGE.splitlines()[0], file=sys.stdout if "--help" in args else sys.stderr)
-        return 0 if "--help" in args else 2
+    if not given.files:
+        raise ValueError("expected recordings to compare: shoal cage2 replay FILE...")
     from shoal.cage2 import commands
 
-    rules, files = take(args, "--rules")
-    report = commands.replay(files, rules or "present")
-    print(json.dumps(report) if as_json else "\n".join(commands.replay_lines(report)))
-    return 0 if report["mismatches"] == 0 else 1
+    report = commands.replay(given.files, given.rules)
+    return Shown(report, commands.replay_lines(report), 0 if report["mismatches"] == 0 else 1)
 
 
 @dataclass(frozen=True)
@@ -67,9 +56,8 @@ class PlayArgs:
     """Folder that holds the run folders."""
 
 
-def play(args: list[str], as_json: bool) -> int:
+def play(given: PlayArgs, say: Say) -> Shown:
     """Print an episode; with --picture draw it too."""
-    given = parse(PlayArgs, named(args, "--defender"), "shoal cage2 play DEFENDER")
     from shoal.cage2 import commands
 
     if given.picture is not None:
@@ -82,15 +70,14 @@ def play(args: list[str], as_json: bool) -> int:
         from shoal.cage2.figures import episode_figure
 
         episode_figure(episode["picture"]).savefig(Path(given.picture), dpi=150)
-    if as_json:
-        print(json.dumps({name: episode[name] for name in ("rules", "simulator", "red", "total", "lines")}))
-        return 0
-    print("\n".join(episode["lines"]))
-    print(f"total {episode['total']:.1f} over {given.horizon} steps against {episode['red']}")
-    print(commands.where_line(episode["rules"], episode["simulator"]))
+    lines = [
+        *episode["lines"],
+        f"total {episode['total']:.1f} over {given.horizon} steps against {episode['red']}",
+        commands.where_line(episode["rules"], episode["simulator"]),
+    ]
     if given.picture is not None:
-        print(f"picture  {given.picture}")
-    return 0
+        lines.append(f"picture  {given.picture}")
+    return Shown({name: episode[name] for name in ("rules", "simulator", "red", "total", "lines")}, lines)
 
 
 @dataclass(frozen=True)
@@ -112,9 +99,8 @@ class ScoreArgs:
     """Folder that holds the run folders."""
 
 
-def score(args: list[str], as_json: bool) -> int:
+def score(given: ScoreArgs, say: Say) -> Shown:
     """Print the nine cells and the sum."""
-    given = parse(ScoreArgs, named(args, "--defender"), "shoal cage2 score DEFENDER")
     from shoal.cage2 import commands
     from shoal.cage2.defenders.play import DEFENDERS
 
@@ -122,20 +108,7 @@ def score(args: list[str], as_json: bool) -> int:
         raise ValueError(_not_scripted(given.defender, given.runs_dir, DEFENDERS))
     episodes = given.episodes or (4000 if given.simulator == "shoal" else 100)
     result = commands.score(given.defender, episodes, given.seed, simulator=given.simulator, rules=given.rules, say=say)
-    print(json.dumps(result) if as_json else "\n".join(leaderboard_lines(given.defender, result)))
-    return 0
-
-
-def leaderboard_lines(name: str, result: dict[str, Any]) -> list[str]:
-    """The challenge's table for people."""
-    from shoal.cage2.commands import lines
-
-    return lines(name, result)
-
-
-def say(text: str) -> None:
-    """Progress goes to standard error."""
-    print(text, file=sys.stderr, flush=True)
+    return Shown(result, commands.lines(given.defender, result))
 
 
 def _not_scripted(name: str, runs_dir: str, known: Sequence[str]) -> str:
@@ -165,3 +138,16 @@ def _defender(name: str, runs_dir: str) -> tuple[Any, dict[str, str]]:
     from shoal.cage2.defender import cage2_policy
 
     return cage2_policy(name, runs_dir)
+
+
+COMMANDS = {
+    "replay": Command(
+        "compare recordings of CybORG with the simulator, field by field (--rules final: recordings under the rules of "
+        "the published leaderboard)", ReplayArgs, replay, "FILE...", first="files",
+    ),
+    "play": Command("one episode in words, and as a picture", PlayArgs, play, "RUN|DEFENDER", first="defender"),
+    "score": Command(
+        "a scripted defender by the challenge's protocol (for a trained run: shoal evaluate RUN --leaderboard)",
+        ScoreArgs, score, "DEFENDER", first="defender",
+    ),
+}  # fmt: skip

@@ -1,0 +1,35 @@
+"""The environment of a run: its arguments, and whether a saved run may make it again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from shoal.config import TrainConfig
+from shoal.vector.foreign import check_trusted
+
+
+def check_environment(config: TrainConfig, env: Any, imports: Sequence[str], cure: str, purpose: str) -> None:
+    """Of a saved run: is its environment to be had again, without importing anything that only its folder names?"""
+    if env is not None:
+        return
+    if config.given:
+        raise ValueError(
+            f"the run was trained on an environment that was given from Python, {config.given}, and no id can make it "
+            f"again: {purpose} from Python with env=, as it was trained"
+        )
+    check_trusted(config.task, config.imports, config.wrappers, imports, cure)
+
+
+def parse_env_kwargs(text: str) -> dict[str, Any]:
+    """`--env-kwargs` as a dict."""
+    try:
+        kwargs = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"expected --env-kwargs as a JSON object like '{{\"g\": 9.81}}', got {text!r}: {error}"
+        ) from None
+    if not isinstance(kwargs, dict):
+        raise ValueError(f"expected --env-kwargs as a JSON object, got {text!r}")
+    return kwargs
