@@ -15,8 +15,8 @@ help:  ## what there is to make (this list)
 
 install: $(STAMP)  ## shoal with everything it can use, in .venv
 
-run: $(STAMP)  ## train the ride negotiator, evaluate it on held-out days, say where the report is (about 5 minutes)
-	@$(BIN)/shoal train rides
+run: $(STAMP)  ## train the ride negotiator from nothing, evaluate it on held-out days, say where the report is (about 5 minutes)
+	@$(BIN)/shoal train rides --start none --futures 0
 	@$(BIN)/shoal evaluate "$$(ls -td runs/rides-2* | head -n 1)" --days 60 --reference-iterations 200 --reference-seeds 1
 
 test: $(STAMP)  ## the tests that take minutes

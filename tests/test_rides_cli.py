@@ -62,7 +62,17 @@ def test_a_run_is_evaluated_against_the_baselines_and_drawn(folder: Path, capsys
     args = ["--days", "2", "--reference-iterations", "20", "--reference-seeds", "1", *QUICK]
     assert run_cli("evaluate", "r1", "r2", "--runs-dir", str(folder), *args) == 0
     text = capsys.readouterr().out
-    for word in ("r1", "r2", "max-change", "myopic", "lookahead", "trained (2 runs)", "by the reference", "report"):
+    for word in (
+        "r1",
+        "r2",
+        "max-change",
+        "myopic",
+        "lookahead",
+        "trained (2 runs)",
+        "by the reference",
+        "report",
+        "minutes of driving a day",
+    ):
         assert word in text
     result = json.loads((folder / "r1" / "evaluation.json").read_text())
     assert result["run"] == "r1"

@@ -120,7 +120,9 @@ _BESIDE_LEARNING = {"imports", "wrappers", "given", "build_timeout"}
 _BESIDE_LEARNING |= {"wandb_project", "wandb_entity", "wandb_group", "wandb_tags"}
 
 # Options of tasks that came later: at these values they change nothing.
-_LATER_OPTIONS = {"trips": ""}
+_LATER_OPTIONS = {
+    "trips": "", "credit": "auto", "credit_requests": 15, "credit_generous": 0.5, "held_out_days": None
+}  # fmt: skip
 
 
 def settings_hash(task: str) -> str:

@@ -26,6 +26,7 @@ Say = Callable[[str], None]
 NUM_ENVS, THREADS = 256, 2
 # By prices and sampled futures: environment steps/s on two cores
 STEP_TARGETS = {("insertion", 0): 3300.0, ("pooled", 0): 900.0, ("pooled", 8): None}
+CREDIT_TARGET = 1200.0
 EPOCH_TARGET_S, MEMORY_TARGET_MB, GROWTH_TARGET, OFFER_TARGET_MS = 10.0, 1536.0, 1.05, 50.0
 SIZES = {1: 20, 64: 3, 256: 3, 1024: 2}  # environments: epochs measured
 OFFERS = 30
@@ -33,7 +34,18 @@ OFFERS = 30
 
 def rows(say: Say) -> list[Row]:
     """All of them."""
-    return [*steps(say), *epochs(say), *offers(say)]
+    return [*steps(say), *epochs(say), *credited(say), *offers(say)]
+
+
+def credited(say: Say) -> list[Row]:
+    """Training from nothing with credit from rebuilt days, by its own settings: rollout, credit and update."""
+    one = in_fresh_process("benchmarks.rides.speed:epoch_times", 600.0, num_envs=NUM_ENVS, epochs=3, credit="rebuilt")
+    name = f"rides {NUM_ENVS} environments with credit, insertion prices: steps, credit and update included"
+    say(f"{name}: {one['samples'] / one['wall_s']:,.0f} a second")
+    note = f"{one['samples'] / one['cpu_s']:,.0f} a CPU-second{_busy(one['others'], '; ')}"
+    return [
+        Row(name, one["samples"] / one["wall_s"], "steps/s", CREDIT_TARGET, note=note, detail={"cpu_s": one["cpu_s"]})
+    ]
 
 
 def steps(say: Say, num_envs: int = NUM_ENVS) -> list[Row]:
@@ -109,7 +121,7 @@ def epochs(say: Say, sizes: dict[int, int] = SIZES) -> list[Row]:
     return [*found, Row(name, max(grown), "x", GROWTH_TARGET, "lower", detail={"ratios": grown})]
 
 
-def epoch_times(num_envs: int, epochs: int, **options: Any) -> dict[str, Any]:
+def epoch_times(num_envs: int, epochs: int, credit: str = "rewards", **options: Any) -> dict[str, Any]:
     """In a process of its own: train for some epochs after an unmeasured small one."""
     import torch
 
@@ -119,8 +131,14 @@ def epoch_times(num_envs: int, epochs: int, **options: Any) -> dict[str, Any]:
     from shoal.tasks.presets import config_for
     from shoal.training import make_envs
 
-    seen = json.dumps({"prices": "insertion", "futures": 0})
-    update = {"policy_epochs": 8, "value_epochs": 30, "minibatch_size": 128, "learning_rate": 5e-4} | options
+    own = {"prices": "insertion", "futures": 0, "credit": credit, "start": "none", "held_out_days": 0}
+    seen = json.dumps(own)
+    update = (
+        {}
+        if credit == "rebuilt"
+        else {"policy_epochs": 8, "value_epochs": 30, "minibatch_size": 128, "learning_rate": 5e-4}
+    )
+    update |= options
     config = config_for("rides", num_envs=NUM_ENVS, env_kwargs=seen, **update)
     torch.set_num_threads(choose_threads(config.ppo))
     turns: list[dict[str, float]] = []

@@ -123,8 +123,8 @@ class PPOConfig:
     initial_std: float = 1.0
     """Standard deviation of a continuous policy at the start (in the scaled action range)."""
     auto_scale: bool = False
-    """Adapt epochs, minibatch size, learning rate and budget from the task's own number of environments to --num-envs,
-    so that the number of updates stays the same; every choice is printed."""
+    """Adapt learning rate and clip range from the task's own number of environments to --num-envs, so that the same
+    samples in fewer, larger updates teach as much; every choice is printed."""
     device: Literal["cpu", "cuda", "mps"] = "cpu"
     """Where the learner runs."""
     torch_threads: int | None = None

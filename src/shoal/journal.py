@@ -39,7 +39,7 @@ class Journal:
         self._notes_fail = False
         self._folder: dict[str, bytes] = {}
         self._alarms: set[str] = set()
-        self._faults_noted = 0
+        self._faults_noted = self._messages_shown = 0
         self._epoch_start = time.perf_counter()
 
     def open(self, learner: Learner) -> None:
@@ -68,6 +68,9 @@ class Journal:
         self._look_after_folder(learner)
         for tracker in self.trackers:
             tracker.log(row)
+        for text in (news := learner.parts.messages)[self._messages_shown :]:
+            self.console.message(text)
+        self._messages_shown = len(news)
         self._watch(row, learner)
 
     def save_if_due(self, learner: Learner) -> None:
@@ -181,6 +184,8 @@ class Journal:
         if faults and not self._faults_noted:
             self.inexact("an environment was restarted after a fault")
         self._faults_noted = len(faults)
+        for name, text in learner.parts.alarms.items():
+            self._alarm(name, text)
         entropy, kl = row.get("policy/entropy"), row.get("policy/kl")
         most = sum(math.log(n) for n in learner.agent.kind.choices)  # of a uniform policy; 0 for a continuous one
         if most > 0 and entropy is not None and entropy < COLLAPSED_ENTROPY * most:

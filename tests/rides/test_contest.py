@@ -10,8 +10,9 @@ import pytest
 
 from shoal.core.seeds import Stream, episode_seed
 from shoal.rides.commands import SHIFTS, baseline, policy_by_name, run_contests, shifts_named, table_lines
-from shoal.rides.contest.play import Entrant, contest, histories_only, settle
+from shoal.rides.contest.play import Entrant, contest, histories_only
 from shoal.rides.env import RidesVectorEnv
+from shoal.rides.knowledge import settle
 from shoal.rides.options import RidesOptions
 from shoal.rides.policies.simple import constant, max_change, myopic
 from shoal.rides.routing.checker import check_routes

@@ -13,7 +13,7 @@ from shoal.learn.learner import Learner
 from shoal.runs import checkpoint
 from shoal.runs.folder import Run
 from shoal.tasks.networks import own_network
-from shoal.tasks.presets import auto_scaled, config_for
+from shoal.tasks.presets import MOST_CLIP, auto_scaled, config_for
 from shoal.training import make_envs
 
 SMALL = {"customers": 5, "iterations": 2, "start": "myopic", "vehicles": 2}
@@ -59,7 +59,13 @@ def test_starts_as_the_policy_it_starts_from():
 
 def test_resumes_to_the_same_bits(tmp_path):
     """Four epochs at once, and two and two more from the checkpoint, give equal weights, days and buffers."""
-    kept = {"runs_dir": str(tmp_path), "seed": 3, "lr_schedule": "constant", "own": {"epsilon": 0.0}}
+    kept = {
+        "runs_dir": str(tmp_path),
+        "seed": 3,
+        "lr_schedule": "constant",
+        "entropy_schedule": "constant",
+        "own": {"epsilon": 0.0},
+    }
     shoal.train(config=config(name="whole", **kept))
     shoal.train(config=config(name="half", epochs=2, **kept))
     shoal.train(resume=tmp_path / "half", epochs=4)
@@ -82,18 +88,32 @@ def test_policy_can_be_loaded_and_acts(tmp_path):
     envs.close()
 
 
-def test_auto_scale_goes_through_the_two_known_settings():
-    """From 10 policy and 40 value epochs of 64 to 8 and 30 of 128 at 256 environments, 5e-4, four times the days."""
-    scaled, lines = auto_scaled(
-        config_for("rides", num_envs=256, policy_epochs=10, value_epochs=40, minibatch_size=64)
-    )  # fmt: skip
-    ppo = scaled.ppo
-    assert (ppo.policy_epochs, ppo.value_epochs, ppo.minibatch_size, ppo.learning_rate) == (8, 30, 128, 5e-4)
-    assert scaled.run.episodes == 4 * config_for("rides").run.episodes
-    assert len(lines) == 5
-    same, lines = auto_scaled(config_for("rides"))
-    assert same == config_for("rides")
+def test_auto_scale_takes_larger_steps_for_more_environments():
+    """Rate and clip range grow with the square root of the environments; the samples stay the same."""
+    own = config_for("rides")
+    scaled, lines = auto_scaled(own.replace(num_envs=4 * own.vector.num_envs))
+    assert (scaled.ppo.learning_rate, scaled.ppo.clip) == (2 * own.ppo.learning_rate, 2 * own.ppo.clip)
+    assert scaled.run == own.run
+    assert scaled.ppo.minibatch_size == own.ppo.minibatch_size
+    assert len(lines) == 2
+    same, lines = auto_scaled(own)
+    assert same == own
     assert lines == []
+    far, _ = auto_scaled(own.replace(num_envs=4096))
+    assert far.ppo.clip == MOST_CLIP
+
+
+def test_the_settings_follow_from_where_the_advantages_come_from():
+    """With credit and from rewards, from nothing and from a start; flags by hand still win."""
+
+    def ppo(**own):
+        return config_for("rides", env_kwargs=json.dumps(own)).ppo
+
+    assert ppo(start="none").entropy_coef > 0 == ppo().entropy_coef == ppo(start="none", credit="rewards").entropy_coef
+    assert ppo(start="none").gae_lambda > ppo(start="none", credit="rewards").gae_lambda == 0
+    assert ppo().policy_epochs == 1 < ppo(credit="rebuilt").policy_epochs
+    assert ppo(start="lookahead").clip < ppo(start="none").clip
+    assert config_for("rides", env_kwargs='{"start": "none"}', clip=0.3).ppo.clip == 0.3
 
 
 def test_a_rollout_is_a_whole_day():

@@ -6,13 +6,36 @@ class says, by inheritance, that they mean this.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from gymnasium.vector import VectorEnv
 
 from shoal.core.arrays import Array
 from shoal.core.errors import EnvFault
+
+
+class Acting(Protocol):
+    """The policy being trained, as it is now; sampled actions come from a generator that begins anew with each call of
+    `credit` or `examine`."""
+
+    def __call__(self, observation: Any, *, deterministic: bool = True, batched: bool = False) -> Any:
+        """The action for an observation, or actions for a batch."""
+
+
+@dataclass(frozen=True)
+class Credit:
+    """What each action would have been worth, as only the environment can know: it may ask what training knows and
+    the policy must not, such as what came later in the episode (docs/ppo.md).
+
+    `values` may leave out rows (NaN): those are not learned from. The zero of a row is free, for an advantage is taken
+    against the mean over the policy. `metrics` are figures for the record; `credit/claimed`, what the credits say that
+    the policy did for an episode, and `credit/real`, what it did, are watched for a growing gap.
+    """
+
+    values: Array  # float[T, N, A], in units of the return
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 class TrainingEnv(VectorEnv[Any, Any, Any]):
@@ -36,6 +59,26 @@ class TrainingEnv(VectorEnv[Any, Any, Any]):
 
     def after_rollout(self, progress: float) -> dict[str, Any]:
         """Called after every update: learn what there is to learn, give figures for the record."""
+        return {}
+
+    def credit(self, rollout: Any, policy: Acting) -> Credit | None:
+        """Called when a rollout is complete, with it (`learn.rollout.Rollout`) and the policy that acted: action values
+        where the environment knows them better than the rewards tell. None: learn from the rewards."""
+        return None
+
+    def examine(self, policy: Acting, epoch: int) -> dict[str, Any]:
+        """Called before the first epoch and after every update, with the policy as it is now: figures of how well that
+        does where it is not trained."""
+        return {}
+
+    @property
+    def messages(self) -> Sequence[str]:
+        """Lines for the person who watches, oldest first; each is shown once."""
+        return ()
+
+    @property
+    def alarms(self) -> Mapping[str, str]:
+        """What a person should be told of this training, by name; each is told once."""
         return {}
 
     def kill(self) -> None:

@@ -20,6 +20,8 @@ from shoal.core.errors import NotFinite, OutOfRange
 from shoal.core.protocols import parts_of
 from shoal.core.seeds import SCHEME, Stream, sequence
 from shoal.core.spaces import space_from_data, space_to_data
+from shoal.learn.credit import credited, figures
+from shoal.learn.deploy import DeployedPolicy
 from shoal.learn.gae import gae, next_values
 from shoal.learn.normalise import RewardScale
 from shoal.learn.policy import Agent, OwnNetwork, check_device
@@ -72,6 +74,7 @@ class Learner:
         self.reward_scale = RewardScale(env.num_envs, ppo.gamma) if ppo.normalise_rewards else None
         self.epoch = self.steps = self.episodes_in_epoch = 0
         self._features: torch.Tensor | None = None  # of a rollout's valid rows [T * N, F]
+        self._credit: dict[str, float] = {}  # figures of this rollout's
         self._scale_is_new = False  # the statistics have taken in this rollout, the first, before its update
         self.seed_scheme = SCHEME
         self.collect_s = 0.0
@@ -116,7 +119,15 @@ class Learner:
         advantages, targets = gae(
             rewards, values[:-1], after, rollout.ended, self.config.ppo.gamma, self.config.ppo.gae_lambda
         )
-        device, rows = agent.device, torch.from_numpy(np.flatnonzero(valid))
+        device, every = agent.device, None
+        credit = self.parts.credit(rollout, self.policy())
+        if (given := credited(credit, rollout.params, rollout.valid, agent.kind)) is not None:
+            known, every = given
+            features = features[torch.from_numpy(np.flatnonzero(known.ravel()[valid]))]
+            valid = known.ravel()
+            every = every.to(device)
+        self._credit = figures(credit, every)
+        rows = torch.from_numpy(np.flatnonzero(valid))
         masks = agent.features.masks(flat)
         actions = rollout.actions.flatten(0, 1)[rows].to(device)
         params = rollout.params.flatten(0, 1)[rows].to(device)
@@ -132,7 +143,12 @@ class Learner:
             advantages=pick(advantages),
             targets=pick(targets),
             values=pick(values[:-1]),
+            every=every,
         )
+
+    def policy(self) -> DeployedPolicy:
+        """The policy as it is now, for the environment's own use."""
+        return DeployedPolicy(self.agent, self.env.single_action_space, self.config, self.epoch)
 
     def _encode_and_value(self, leaves: list[torch.Tensor], valid: Array) -> tuple[torch.Tensor, Array]:
         """Features of the valid rows `[B, F]`, and values of all rows, the last observations' included: part by part,
@@ -166,7 +182,9 @@ class Learner:
             metrics["time/update_s"] = time.perf_counter() - start
         if not self._scale_is_new:
             self._learn_scale(self.collector.rollout)
+        metrics |= self._credit
         metrics |= self.parts.after_rollout(progress)
+        metrics |= self.parts.examine(self.policy(), self.epoch)
         self.collector.carry_over()
         self.mark()
         return metrics
@@ -221,6 +239,8 @@ class Learner:
         seed = self.config.run.seed
         if self.epoch > 0:
             seed = _word(seed, Stream.ACT, self.epoch) & 0x3FFFFFFF  # a foreign VectorEnv may use it as an episode's
+        else:
+            self.parts.examine(self.policy(), 0)  # where it begins
         self.stepper.reset(seed, self.collector.current())
         self.mark()
 

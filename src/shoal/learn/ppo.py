@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from shoal.config import PPOConfig, ScheduleName, chosen
 from shoal.core.arrays import Array
 from shoal.learn.backprop import way_of
+from shoal.learn.credit import AllActions, Surrogate, surrogate
 from shoal.learn.distributions import ActionKind
 
 MAX_LOG_RATIO = 20.0  # exp(20) is finite in float32 and far outside any clip range
@@ -35,6 +36,7 @@ class Batch:
     advantages: Tensor  # float32[B]
     targets: Tensor  # float32[B], value targets
     values: Tensor  # float32[B], value estimates when the data was collected
+    every: AllActions | None = None  # where the environment gave credit: the policy learns from this alone
 
     def __len__(self) -> int:
         return len(self.features)
@@ -112,8 +114,13 @@ class PPO:
         self.entropy_coef = schedule(config.entropy_schedule, chosen(config.entropy_coef), 0.0, progress)
         skipped_normalisation = False
         if config.normalise_advantages:
-            advantages, done = normalised(batch.advantages)
-            batch, skipped_normalisation = replace(batch, advantages=advantages), not done
+            if batch.every is not None:
+                every, done = batch.every.scaled()
+                batch = replace(batch, every=every)
+            else:
+                advantages, done = normalised(batch.advantages)
+                batch = replace(batch, advantages=advantages)
+            skipped_normalisation = not done
         self.sums: dict[str, Tensor] = {}
         self.counts: dict[str, int] = {}
         self.skipped = self.stopped = 0
@@ -161,21 +168,15 @@ class PPO:
         loss = torch.zeros((), device=rows.device)
         if policy:
             params = run.policy() if batch.masks is None else self.kind.mask(run.policy(), pick(batch.masks))
-            log_probs, entropies, slopes = self.kind.differentiated(params, pick(batch.actions))
-            surrogate, slope, kl, clipped = policy_loss(
-                log_probs, pick(batch.log_probs), pick(batch.advantages), self.clip
-            )
+            told, slope, entropy, kl, clipped = self._policy_loss(params, batch, rows)
             if config.target_kl is not None and not (float(kl) <= config.target_kl):  # NaN stops too
                 self._note({"policy/kl": kl})
                 return False
-            entropy = entropies.mean()
-            loss = loss + surrogate
+            loss = loss + told
             if self.entropy_coef > 0:  # else an entropy that is no number (logits of -inf) is none of its business
                 loss = loss - self.entropy_coef * entropy
-            run.policy_slope(slopes(slope, -self.entropy_coef / len(rows)))
-            self._note(
-                {"loss/policy": surrogate, "policy/kl": kl, "policy/clip_share": clipped, "policy/entropy": entropy}
-            )
+            run.policy_slope(slope)
+            self._note({"loss/policy": told, "policy/kl": kl, "policy/clip_share": clipped, "policy/entropy": entropy})
         if value:
             error, slope = value_loss(run.value(), pick(batch.targets), pick(batch.values), config.value_clip)
             weight = config.value_coef if policy else 1.0
@@ -201,6 +202,14 @@ class PPO:
             torch._foreach_mul_(grads, config.max_grad_norm / (norm + 1e-6))
         self.optimiser.step()
         return True
+
+    def _policy_loss(self, params: Tensor, batch: Batch, rows: Tensor) -> Surrogate:
+        """Of the actions taken, or of all where the environment says what each was worth."""
+        if batch.every is not None:
+            return surrogate(params, batch.every.pick(rows), self.clip, self.entropy_coef)
+        log_probs, entropies, slopes = self.kind.differentiated(params, batch.actions[rows])
+        loss, slope, kl, clipped = policy_loss(log_probs, batch.log_probs[rows], batch.advantages[rows], self.clip)
+        return Surrogate(loss, slopes(slope, -self.entropy_coef / len(rows)), entropies.mean(), kl, clipped)
 
     def _note(self, values: dict[str, Tensor]) -> None:
         """Add up diagnostics on the device; they are read once per update."""

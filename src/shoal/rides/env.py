@@ -6,9 +6,8 @@ The rewards of a day add up exactly to the day's saving against the same day wit
 
 from __future__ import annotations
 
-import functools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -17,20 +16,20 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from shoal.compiled.random import mix
-from shoal.core.protocols import TrainingEnv
+from shoal.core.protocols import Acting, Credit, TrainingEnv
 from shoal.core.seeds import SCHEME, Stream, episode_seed
 from shoal.rides.bookings import Bookings
-from shoal.rides.flexibility.model import ANSWER, FlexibilityModel, epsilon_at, hard_mask, soft_bias
+from shoal.rides.coach import Coach, figures_of
+from shoal.rides.flexibility.model import ANSWER, epsilon_at, hard_mask, soft_bias
+from shoal.rides.knowledge import answers_to, first_flexibility, new_flexibility
 from shoal.rides.observe import FEATURES_VERSION, Menu, anticipate, make_menu, observation_space, observe
 from shoal.rides.options import RidesOptions
 from shoal.rides.policies.futures import future_values
 from shoal.rides.policies.lookahead import Lookahead
 from shoal.rides.routing.oracle import RoutingOracle
 from shoal.rides.routing.problem import NO_CHANGE, NUM_OFFERS, OFFER_MIN
-from shoal.rides.world.answers import PRIOR
-from shoal.rides.world.days import histories
 from shoal.rides.world.tables import Notice
-from shoal.rides.world.world import World, make_world
+from shoal.rides.world.world import make_world
 
 Array = np.ndarray[Any, Any]
 TRAIN_EVERY_DAYS = 10  # the flexibility model learns after so many days of every environment
@@ -73,7 +72,7 @@ class RidesVectorEnv(TrainingEnv):
         self.single_action_space = gym.spaces.Discrete(NUM_OFFERS)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self.flexibility = _flexibility(self.world)
+        self.flexibility = new_flexibility(self.world)
         self._learn_histories()
         self.lookahead: Lookahead | None = None
         if self.options.start in ("lookahead", "taught"):
@@ -85,6 +84,7 @@ class RidesVectorEnv(TrainingEnv):
         self._seeds: list[int] | None = None
         self._episode = np.zeros(num_envs, np.int64)  # episodes begun, per environment
         self._rows = np.arange(num_envs)
+        self._coach = Coach(self.options, self.oracle) if stream == Stream.TRAIN else None
         self._unseen: list[Array] = []  # answers that the flexibility model has not been given yet
         self._ended: list[dict[str, Array]] = []  # figures of days ended since the last report
         self._days_learned_at = 0
@@ -132,7 +132,11 @@ class RidesVectorEnv(TrainingEnv):
         offers = offers.astype(np.int64)
         bookings = self.bookings
         before_s = bookings.base_cost_s() - bookings.cost_s()
-        self._remember(offers, accepted := bookings.answers(offers))
+        accepted = bookings.answers(offers)
+        if self.exploring and (offers != NO_CHANGE).any():
+            self._unseen.append(answers_to(bookings, offers, accepted))
+        if self._coach is not None:
+            self._coach.note(bookings, self.menu.p_accept, offers)
         bookings.put(offers, accepted, self.options.iterations)
         saved_s = bookings.base_cost_s() - bookings.cost_s() - before_s
         patience, refusal = self.options.burden_rates
@@ -148,13 +152,18 @@ class RidesVectorEnv(TrainingEnv):
         """End the threads."""
         self.flexibility.finish()
         self.oracle.close()
+        if self._coach is not None:
+            self._coach.close()
 
     # -- what training asks of it ------------------------------------------------------------------
 
     def after_rollout(self, progress: float) -> dict[str, Any]:
         """Let the flexibility model learn when it is due; figures of the days that ended since the last call."""
         self.progress = progress
-        metrics = self._figures()
+        metrics: dict[str, Any] = figures_of(self._ended, self.options.customers)
+        self._ended.clear()
+        if self._coach is not None and metrics:
+            self._coach.watch(metrics["rides/net_min"], metrics["rides/agreed_min"])
         if self.options.knowledge != "learned":
             return metrics
         if self._in_training:
@@ -179,6 +188,28 @@ class RidesVectorEnv(TrainingEnv):
         metrics["flexibility/type_accuracy"] = float((guess.argmax(1) == self.world.riders.kind[riders]).mean())
         metrics["flexibility/epsilon"] = epsilon_at(progress, self.options.epsilon)
         return metrics
+
+    def mark(self) -> None:
+        """A rollout begins here."""
+        super().mark()
+        if self._coach is not None:
+            self._coach.begin(self.num_envs)
+
+    def credit(self, rollout: Any, policy: Acting) -> Credit | None:
+        """What each offer was worth by the end of its day (credit.py)."""
+        return None if self._coach is None else self._coach.credit(rollout.steps)
+
+    def examine(self, policy: Acting, epoch: int) -> dict[str, Any]:
+        """How well the agent does on a few held-out days (examination.py)."""
+        return {} if self._coach is None else self._coach.examine(policy, epoch, self.flexibility.state)
+
+    @property
+    def alarms(self) -> Mapping[str, str]:
+        return {} if self._coach is None else self._coach.alarms
+
+    @property
+    def messages(self) -> Sequence[str]:
+        return () if self._coach is None else self._coach.messages
 
     def get_state(self) -> dict[str, Array]:
         """All that decides how the environments go on, as arrays."""
@@ -243,6 +274,8 @@ class RidesVectorEnv(TrainingEnv):
             "turned_away": (~bookings.plans.served[rows]).sum(1),
         }
         self._ended.append(day)
+        if self._coach is not None:
+            self._coach.end(rows, bookings, day["net_min"])
         self._days_ended += len(rows)
         infos: dict[str, Any] = {}
         for name, values in day.items():
@@ -307,60 +340,10 @@ class RidesVectorEnv(TrainingEnv):
             draws = mix(self.bookings.step_keys() + _EXPLORE) >> np.uint64(11)
         return np.asarray(draws * 2.0**-53 < epsilon_at(self.progress, self.options.epsilon))
 
-    def _remember(self, offers: Array, accepted: Array) -> None:
-        """Answers to real offers, for the flexibility model; no change tells nothing."""
-        bookings, made = self.bookings, offers != NO_CHANGE
-        rows = np.zeros(int(made.sum()), ANSWER)
-        request = bookings.now(bookings.requests)[made]
-        rows["rider"], rows["purpose"] = bookings.now(bookings.rider)[made], bookings.now(bookings.purpose)[made]
-        rows["pickup_open_s"] = request["pickup_open"]
-        rows["direct_s"] = self.world.problem.travel_s[request["pickup"], request["dropoff"]]
-        rows["offer"], rows["accepted"] = offers[made], accepted[made]
-        if len(rows) and self.exploring:
-            self._unseen.append(rows)
-
     def _learn_histories(self) -> None:
         """Begin with what every training rider answered earlier; held-out riders' types follow from their own."""
         if self.options.knowledge != "true":
-            self.flexibility.set_state(_first_flexibility(self.options))
-
-    def _figures(self) -> dict[str, Any]:
-        """Means over the days that ended since the last call; nothing is left out of them."""
-        if not self._ended:
-            return {}
-        day = {name: np.concatenate([part[name] for part in self._ended]) for name in self._ended[0]}
-        self._ended.clear()
-        offers = max(1, int(day["offers"].sum()))
-        return {
-            "rides/cost_min": float(day["cost_s"].mean() / 60),
-            "rides/base_cost_min": float(day["base_cost_s"].mean() / 60),
-            "rides/improvement": float(100 * (1 - day["cost_s"].sum() / day["base_cost_s"].sum())),
-            "rides/net_min": float(day["net_min"].mean()),
-            "rides/agreed_min": float(day["agreed_min"].mean()),
-            "rides/acceptance": float(100 * (1 - day["refused"].sum() / offers)),
-            "rides/offers": float(day["offers"].mean()),
-            "rides/failure_rate": float(100 * day["turned_away"].mean() / self.options.customers),
-        }
-
-
-@functools.lru_cache(maxsize=8)
-def _first_flexibility(options: RidesOptions) -> dict[str, Array]:
-    """The state of a model that has learned from the riders' histories alone."""
-    world = make_world(options)
-    model = _flexibility(world)
-    for split in ("train", "held_out"):
-        answers = histories(world.riders, options.population_seed, options.history, options.acceptance, split)
-        if split == "train" and len(answers):
-            model.add(answers)
-            model.train()
-        elif len(answers):
-            model.observe_only(answers)
-    return model.state()
-
-
-def _flexibility(world: World) -> FlexibilityModel:
-    prior = PRIOR / PRIOR.sum()
-    return FlexibilityModel(world.riders.profile_features(), seed=world.options.population_seed, prior=prior)
+            self.flexibility.set_state(first_flexibility(self.options))
 
 
 def _part(tensors: dict[str, Array], prefix: str) -> dict[str, Array]:

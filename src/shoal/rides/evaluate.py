@@ -74,13 +74,13 @@ def evaluate(runs: Sequence[str], given: RunContestArgs, say: Say) -> Shown:
     """`shoal evaluate RUN [RUN...]`: trained runs and baselines on the same days."""
     require("rides", "shoal evaluate")
     from shoal.report import write_report
-    from shoal.rides.contest.report import evaluate_runs
+    from shoal.rides.contest.report import evaluate_runs, spoken
 
     results, folders = evaluate_runs(
         runs, **_settings(given, say), policies=given.policy, runs_dir=given.runs_dir, futures=given.futures
     )
     pages = [write_report(folder) for folder in folders]
-    return _shown(results, [f"report   {page}" for page in pages])
+    return _shown(results, [*(f"report   {page}" for page in pages), *map(spoken, folders)])
 
 
 def baselines(both: Any, say: Say) -> Shown:

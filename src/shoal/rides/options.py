@@ -76,19 +76,32 @@ class RidesOptions:
     lookahead and a network trained on sampled futures."""
     start_temperature: float = 0.15
     """Minutes of expected net gain that initially multiply an offer's odds by e."""
+    credit: Literal["auto", "rebuilt", "rewards"] = "auto"
+    """Source of PPO's advantages. rebuilt: all 16 offers of a request, priced at the end of the agent's own day.
+    rewards: the sum of later rewards. auto: rebuilt, but rewards for --start taught."""
+    credit_requests: int = 15
+    """Requests drawn from each day to be credited; the others are not learned from."""
+    credit_generous: float = 0.5
+    """Share of the later riders in a rebuilt day that have been asked for the most they are likely to accept, in place
+    of what the agent asked. 0 favours whatever was agreed, 1 room that nobody will use."""
+    held_out_days: int | None = None
+    """Held-out days on which the agent is looked at while it trains (0: none; they are none of those of shoal
+    evaluate). Default: 64, or none where futures are sampled, which takes five times as long."""
     background: bool = True
     """Train the flexibility model while rollouts go on."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "type_mix", tuple(self.type_mix))  # JSON knows lists only
         for name, least in (("customers", 1), ("vehicles", 1), ("capacity", 1), ("population", 2), ("history", 0),
-                            ("iterations", 0), ("futures", 0)):  # fmt: skip
+                            ("iterations", 0), ("futures", 0), ("credit_requests", 1)):  # fmt: skip
             if getattr(self, name) < least:
                 raise ValueError(f"expected --{name} of at least {least}, got {getattr(self, name)}")
+        if self.held_out_days is not None and self.held_out_days < 0:
+            raise ValueError(f"expected --held-out-days of at least 0, got {self.held_out_days}")
         for name in ("patience", "refusal", "kappa"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ValueError(f"expected --{name} as a finite number of at least 0, got {getattr(self, name)}")
-        for name in ("threshold", "epsilon"):
+        for name in ("threshold", "epsilon", "credit_generous"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"expected --{name} between 0 and 1, got {getattr(self, name)}")
         if not 0 < self.start_temperature < float("inf"):
@@ -99,6 +112,11 @@ class RidesOptions:
         mix = self.type_mix
         if mix and (len(mix) != 4 or min(mix) < 0 or sum(mix) <= 0):
             raise ValueError(f"expected --type-mix as 4 shares of at least 0 that do not add up to 0, got {mix}")
+
+    @property
+    def credited(self) -> bool:
+        """Whether PPO learns from rebuilt days."""
+        return self.credit == "rebuilt" or (self.credit == "auto" and self.start != "taught")
 
     @property
     def burden_rates(self) -> tuple[float, float]:

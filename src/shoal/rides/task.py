@@ -15,19 +15,10 @@ if TYPE_CHECKING:
     from shoal.runs.folder import Run
     from shoal.runs.page import Section
 
-PRESET: dict[str, Any] = {
-    "num_envs": 64,
+PRESET: dict[str, Any] = {  # the rest follows from the options: recipes.py
     "env_threads": "auto",
-    "rollout_steps": 30,
     "gamma": 1.0,
-    "policy_epochs": 1,
-    "value_epochs": 20,
-    "minibatch_size": 256,
-    "clip": 0.1,
-    "learning_rate": 3e-4,
     "normalise_rewards": True,
-    "hidden": (64,),
-    "episodes": 2_560,
 }
 CONSOLE_ROWS = (
     ("average cost (min)", "rides/cost_min", ",.1f"),
@@ -36,6 +27,7 @@ CONSOLE_ROWS = (
     ("failure rate %", "rides/failure_rate", ".2f"),
     ("acceptance %", "rides/acceptance", ".1f"),
     ("minutes agreed", "rides/agreed_min", ".0f"),
+    ("credit claimed (min)", "credit/claimed", ".2f"),
     ("epsilon", "flexibility/epsilon", ".3f"),
     ("flexibility loss", "flexibility/log_loss", ".4f"),
     ("types E/L/I/B", "flexibility/types", "s"),
@@ -49,6 +41,10 @@ MEANINGS = {
     "rides/offers": "offers of a change, a day",
     "rides/acceptance": "share of offers accepted, %",
     "rides/failure_rate": "share of requests turned away, %",
+    "held_out/net_min": "net gain on a few held-out days, most probable offers",
+    "held_out/sampled_min": "the same, offers sampled as in training",
+    "held_out/myopic_min": "the same days, myopic policy",
+    "held_out/lookahead_min": "the same days, lookahead",
     "flexibility/epsilon": "share of steps that ignore the mask",
     "flexibility/types": "riders by most probable type: early / late / inflexible / both",
     "flexibility/type_accuracy": "share of those types that is right",
@@ -94,8 +90,10 @@ class Rides(Task):
         return CONSOLE_ROWS
 
     def settings(self, options: RidesOptions) -> dict[str, Any]:
-        """A rollout is one whole day of every environment."""
-        return {"rollout_steps": options.customers}
+        """A rollout is one whole day of every environment; the rest follows from where the advantages come from."""
+        from shoal.rides.recipes import recipe
+
+        return {"rollout_steps": options.customers, **recipe(options)}
 
     def environment(self, options: RidesOptions) -> Any:
         from shoal.rides.options import RidesTask

@@ -32,4 +32,8 @@ MEANINGS = {
     "time/elapsed_s": "seconds of training so far",
     "time/cpu_s": "CPU seconds of the training process in this sitting",
     "time/eta_s": "seconds that were left",
+    "credit/rows": "rows of the rollout that the environment gave action values for",
+    "credit/spread": "spread of what a row's actions are worth, under the policy",
+    "credit/claimed": "what the credits say that an episode's actions were worth",
+    "credit/real": "what the same episodes returned",
 }

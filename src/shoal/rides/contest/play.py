@@ -19,10 +19,9 @@ from shoal.rides.contest.record import BASE, Contest, Played
 from shoal.rides.desk.timetable import ride_s, timetable
 from shoal.rides.env import RidesVectorEnv
 from shoal.rides.flexibility.calibration import Calibration
-from shoal.rides.flexibility.model import ANSWER
+from shoal.rides.knowledge import settle
 from shoal.rides.options import RidesOptions
 from shoal.rides.routing.problem import NO_CHANGE, OFFER_MIN, Status
-from shoal.rides.world.days import histories
 from shoal.rides.world.world import World, make_world
 from shoal.runs.pace import Pace
 
@@ -120,16 +119,6 @@ def histories_only(options: RidesOptions) -> dict[str, Array]:
     state = env.flexibility.state()
     env.close()
     return state
-
-
-def settle(env: RidesVectorEnv, state: dict[str, Array]) -> None:
-    """Give the environment a learned model, and of held-out riders only the histories that its options grant them."""
-    riders, options = env.world.riders, env.options
-    evidence = state["evidence"].copy()
-    evidence[riders.held_out] = 0.0
-    env.flexibility.set_state({**state, "evidence": evidence, "observed": np.zeros(0, np.uint8)})
-    known = histories(riders, options.population_seed, options.history, options.acceptance, "held_out")
-    env.flexibility.observe_only(known if len(known) else np.zeros(0, ANSWER))
 
 
 def _environment(

@@ -6,6 +6,8 @@ shows them.
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -197,6 +199,11 @@ def headline(run: Run) -> str:
         return _in_words(run.name, contest)
     except (StopIteration, *_OTHER) as error:
         return f"{EVALUATION} is not one of this version ({text(error)}): evaluate the run again."
+
+
+def spoken(folder: Path) -> str:
+    """The same for the terminal."""
+    return html.unescape(re.sub("<[^>]*>", "", headline(Run.open(folder, folder.parent))))
 
 
 def _in_words(name: str, contest: dict[str, Any]) -> str:

@@ -14,9 +14,10 @@ import numpy as np
 
 from shoal.core.seeds import Stream
 from shoal.rides.bookings import Bookings
-from shoal.rides.contest.play import Policy, settle
+from shoal.rides.contest.play import Policy
 from shoal.rides.desk.timetable import timetable
 from shoal.rides.env import RidesVectorEnv
+from shoal.rides.knowledge import settle
 from shoal.rides.observe import MINUTES, OFFER_COLUMN
 from shoal.rides.options import RidesOptions
 from shoal.rides.routing.problem import (

@@ -1,0 +1,204 @@
+"""The trainings that the credit study compares: what each starts from, and what it learns from.
+
+A training leaves one small file of weights, so that it may run on another machine than the evaluation:
+
+    python -m benchmarks.rides.credit_arms ARM SEED [--work DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import math
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.harness import stored
+from shoal.learn.credit import Surrogate
+from shoal.learn.learner import Learner
+from shoal.learn.ppo import PPO, Batch
+from shoal.learn.sizing import choose_threads
+from shoal.rides.observe import MINUTES
+from shoal.rides.routing.problem import NO_CHANGE
+from shoal.tasks.networks import own_network
+from shoal.tasks.presets import config_for
+from shoal.training import make_envs
+
+WORK = Path(tempfile.gettempdir()) / "shoal-rides-credit"
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way to train."""
+
+    own: dict[str, Any]  # of RidesOptions
+    against: str  # the baseline that it is compared with
+    target: float | None  # for the lower end of the interval
+    options: dict[str, Any] = field(default_factory=dict)  # of `shoal train`
+    regression: bool = False
+
+
+_QUICK = {"futures": 0, "held_out_days": 0}
+_SCRATCH = _QUICK | {"start": "none"}
+_DAYS = {"episodes": 15_360}
+ARMS = {
+    "scratch-insertion": Arm(_SCRATCH | {"prices": "insertion"}, "myopic", 1.5, {"episodes": 10_240}),
+    "scratch": Arm(_SCRATCH, "lookahead:pooled", 0.5, _DAYS),
+    "scratch-agreed": Arm(_SCRATCH | {"credit_generous": 0.0}, "lookahead:pooled", None, _DAYS),
+    "scratch-rewards": Arm(_SCRATCH | {"credit": "rewards"}, "myopic:pooled", None, _DAYS),
+    "scratch-regression": Arm(
+        _SCRATCH | {"mask": "off"}, "lookahead:pooled", None, _DAYS | {"normalise_advantages": False}, True
+    ),
+    "lookahead": Arm(_QUICK | {"start": "lookahead"}, "lookahead:pooled", 0.3, {"episodes": 5_120}),
+    "taught": Arm(_QUICK | {"start": "taught", "credit": "rebuilt"}, "taught", -0.5, {"episodes": 5_120}),
+}  # fmt: skip
+
+
+class Regression(PPO):
+    """The control: least squares on the same credits, acting by softmax(Q / T) with T falling; no ratio, no clip."""
+
+    first_min, last_min = 0.15, 0.03  # T, minutes
+
+    def update(self, batch: Batch, progress: float, shuffle: torch.Generator) -> dict[str, float]:
+        """As PPO's, with this epoch's temperature."""
+        self.temperature = self.first_min * (self.last_min / self.first_min) ** progress
+        sharpness: Any = self.network.log_sharpness
+        sharpness.requires_grad_(False)
+        self.parameters = [p for p in self.parameters if p is not sharpness]
+        sharpness.fill_(math.log(MINUTES / self.temperature))
+        return super().update(batch, progress, shuffle)
+
+    def _policy_loss(self, params: Tensor, batch: Batch, rows: Tensor) -> Surrogate:
+        assert batch.every is not None
+        known = batch.every.pick(rows)
+        worth_min = known.advantages - known.advantages[:, [NO_CHANGE]]
+        error = self.temperature * (params - params[:, [NO_CHANGE]]) - worth_min
+        nothing = torch.zeros(())
+        slope = self.temperature * error / len(rows)
+        return Surrogate(0.5 * error.square().sum(-1).mean(), slope, nothing, nothing, nothing)
+
+
+def config_of(arm: Arm, seed: int) -> Any:
+    """The settings of a training."""
+    return config_for("rides", env_kwargs=json.dumps(arm.own), seed=seed, **arm.options)
+
+
+def settings(arm: Arm) -> str:
+    """A hash of what its result depends on beside the code."""
+    from shoal.config import to_dict
+    from shoal.rides import credit
+
+    digest = hashlib.sha256(json.dumps(to_dict(config_of(arm, 0)), sort_keys=True).encode())
+    digest.update(repr((credit.BUILD_ITERATIONS, credit.PRICE_ITERATIONS, credit.CAP_MIN, arm.regression)).encode())
+    return digest.hexdigest()[:16]
+
+
+def weights_file(name: str, seed: int, work: Path) -> Path:
+    """Where a training leaves its weights."""
+    return work / f"{name}-{seed}-{settings(ARMS[name])}.npz"
+
+
+def train(name: str, seed: int, work: Path, say: Any = print) -> Path:
+    """Train one arm with one seed, unless it has been done."""
+    done = weights_file(name, seed, work)
+    if done.exists():
+        return done
+    arm = ARMS[name]
+    config = config_of(arm, seed)
+    torch.set_num_threads(choose_threads(config.ppo))
+    envs = make_envs(config, None, lambda text: None)
+    learner = Learner(config, envs, own_network=own_network("rides", arm.own))
+    if arm.regression:
+        learner.ppo = Regression(learner.agent.network, learner.agent.kind, config.ppo)
+    learner.start()
+    epochs = -(-config.run.episodes // config.vector.num_envs)
+    began = time.process_time()
+    for epoch in range(epochs):
+        metrics = learner.update(learner.estimate(learner.collect()), epoch / epochs)
+        if epoch % 10 == 9:
+            say(f"{name}, seed {seed}, epoch {epoch + 1} of {epochs}: net gain {metrics['rides/net_min']:.2f}")
+    cpu_s = time.process_time() - began
+    known = {f"flexibility.{part}": value for part, value in envs.flexibility.state().items() if part != "buffer"}  # type: ignore[attr-defined]
+    weights = {f"network.{part}": value.numpy() for part, value in learner.agent.network.state_dict().items()}
+    envs.close()
+    facts = {"days_trained": epochs * config.vector.num_envs, "train_cpu_s": round(cpu_s, 1), **stored.stamp()}
+    work.mkdir(parents=True, exist_ok=True)
+    unfinished = done.with_suffix(".part.npz")
+    np.savez_compressed(unfinished, allow_pickle=False, facts=np.array(json.dumps(facts)), **weights, **known)
+    unfinished.replace(done)
+    return done
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A training's outcome, ready to play."""
+
+    entrant: Any  # with the most probable offers
+    sampled: Any
+    logits: Any  # of observations, float64[N, 16]
+    facts: dict[str, Any]
+
+
+def load(name: str, seed: int, work: Path) -> Trained:
+    """What `train` left."""
+    from shoal.learn.deploy import DeployedPolicy
+    from shoal.learn.policy import Agent
+    from shoal.learn.weights import load_weights
+    from shoal.rides.contest.play import Entrant
+    from shoal.rides.env import RidesVectorEnv
+    from shoal.rides.options import RidesOptions
+
+    config = config_of(ARMS[name], seed)
+    options = RidesOptions(**json.loads(config.env_kwargs))
+    env = RidesVectorEnv(1, options)
+    network = own_network("rides", ARMS[name].own)
+    agent = Agent(env.single_observation_space, env.single_action_space, config.ppo, own_network=network)
+    empty = {"buffer": env.flexibility.state()["buffer"][:0]}
+    env.close()
+    with np.load(weights_file(name, seed, work), allow_pickle=False) as data:
+        parts = {part: data[part] for part in data.files}
+    facts = json.loads(str(parts.pop("facts")))
+    load_weights(agent.network, _under("network.", parts))
+    flexibility = _under("flexibility.", parts) | empty
+    policy = DeployedPolicy(agent, env.single_action_space, config, 0)
+    seen = ("start", "start_temperature", "prices", "futures", "mask", "kappa", "threshold")
+    changes = {option: getattr(options, option) for option in seen}
+
+    def player(deterministic: bool) -> Any:
+        return lambda env, observations: policy(observations, deterministic=deterministic, batched=True)
+
+    @torch.inference_mode()
+    def logits(observations: dict[str, Any]) -> Any:
+        leaves = [torch.from_numpy(part) for part in agent.features.layout.take_apart(observations)]
+        return agent.distribution(leaves).numpy().astype(np.float64)
+
+    return Trained(
+        Entrant(player(True), changes, flexibility), Entrant(player(False), changes, flexibility), logits, facts
+    )
+
+
+def _under(prefix: str, parts: dict[str, Any]) -> dict[str, Any]:
+    return {name[len(prefix) :]: value for name, value in parts.items() if name.startswith(prefix)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("arm", choices=[*ARMS, "all"])
+    parser.add_argument("seeds", type=int, nargs="+")
+    parser.add_argument("--work", type=Path, default=WORK)
+    given = parser.parse_args()
+    for seed in given.seeds:
+        for name in ARMS if given.arm == "all" else [given.arm]:
+            print(train(name, seed, given.work))
+
+
+if __name__ == "__main__":
+    main()
