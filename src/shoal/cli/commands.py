@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from shoal.cli.doctor import doctor
 from shoal.cli.errors import fail, guarded
 from shoal.cli.evaluate import evaluate
 from shoal.cli.parsing import named, parse, plain_warnings, switch, unalias
@@ -115,6 +116,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str], bool], int], str]] = {
     "tasks": (tasks, "tasks: list the tasks"),
     "runs": (runs, "runs: list the runs with their results (--clean removes those that failed)"),
     "report": (report, "report RUN|SEARCH: write the report of a run or a search again"),
+    "doctor": (doctor, "doctor: check this installation (--for ray|cuda|...: also what is only needed for that)"),
     "tune": (tune, "tune ID: measure which backend and how many environments are fastest on this machine"),
 }
 
