@@ -84,7 +84,12 @@ def evaluate(runs: Sequence[str], given: RunContestArgs, say: Say) -> Shown:
     from shoal.rides.contest.report import evaluate_runs, spoken
 
     results, folders = evaluate_runs(
-        runs, **_settings(given, say), policies=given.policy, runs_dir=given.runs_dir, futures=given.futures, think=given.think
+        runs,
+        **_settings(given, say),
+        policies=given.policy,
+        runs_dir=given.runs_dir,
+        futures=given.futures,
+        think=given.think,
     )
     pages = [write_report(folder) for folder in folders]
     return _shown(results, [*(f"report   {page}" for page in pages), *map(spoken, folders)])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -116,15 +116,17 @@ class Thinking:
         return savings_min(env, own.plans, request, keys, PRICE_ITERATIONS).reshape(len(days), len(numbers), -1)
 
     def _of(self, env: RidesVectorEnv) -> RidesVectorEnv:
-        """The environment that futures are played in, made once: the agent sees there what it sees here, less futures."""
+        """The environment of the futures, made once: the agent sees there what it sees here, less futures."""
         from shoal.rides.env import RidesVectorEnv
 
         if self._world is not None and self._world.options.customers != env.options.customers:
             self.close()
         if self._world is None:
-            believed = {name: getattr(env.believed, name) for name in ("type_mix", "acceptance")}
-            quick = {"futures": 0, "held_out_days": 0, "credit": "rewards", "background": False}
-            self._world = RidesVectorEnv(1, replace(env.options, **believed, **quick), stream=Stream.TRAIN, again=True)
+            options = replace(
+                env.options, type_mix=env.believed.type_mix, acceptance=env.believed.acceptance,
+                futures=0, held_out_days=0, credit="rewards", background=False,
+            )  # fmt: skip
+            self._world = RidesVectorEnv(1, options, stream=Stream.TRAIN, again=True)
             self._world.exploring = False
             self._world.oracle.close()
         self._world.oracle, self._world.flexibility = env.oracle, env.flexibility
