@@ -66,7 +66,8 @@ class Thinking:
         if self.seconds is None:
             self.thought = self.futures
             return self._futures(env, np.arange(self.futures))
-        begin_s, rounds = time.monotonic(), []
+        begin_s = time.monotonic()
+        rounds: list[Array] = []
         while len(rounds) * ROUND < self.futures:
             rounds.append(self._futures(env, np.arange(len(rounds) * ROUND, (len(rounds) + 1) * ROUND)))
             spent_s = time.monotonic() - begin_s
