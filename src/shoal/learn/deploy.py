@@ -126,6 +126,8 @@ def read_policy(
     """
     folder = Run.open(run, Path(runs_dir))
     config: TrainConfig = from_dict(folder.config).replace(device="cpu")
+    if config.ppo.encoder == "auto":  # a run that names none has no pictures, or is older than encoders
+        config = config.replace(encoder="flat")
     kept = folder.checkpoints
     found = checkpoint.load_latest(kept) if epoch is None else checkpoint.load(kept, epoch)
     try:
