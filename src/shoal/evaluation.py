@@ -14,6 +14,8 @@ from torch import nn
 from shoal.core.statistics import interval
 from shoal.held_out import Episodes, Say, held_out_seeds, play
 from shoal.learn.deploy import DeployedPolicy
+from shoal.recording import check_recordable
+from shoal.recording import record as write_clips
 from shoal.runs import scores
 from shoal.runs.folder import Run
 from shoal.runs.pace import Pace
@@ -68,6 +70,7 @@ def evaluate(
     env_kwargs: Mapping[str, Any] | None = None,
     imports: Sequence[str] = (),
     max_episode_steps: int | None = None,
+    record: bool = False,
     keep: bool = True,
     runs_dir: str | Path = "runs",
     say: Say | None = None,
@@ -83,7 +86,8 @@ def evaluate(
     Episode seeds come from the evaluation stream of the run's seed (or of `seed`), which no training shares. The
     score is the same whatever `num_envs`, which by default is as many as make it fast. An episode that nothing ends is
     cut after `max_episode_steps` (by default 20,000, or the environment's own limit if that is higher); how many were
-    is in the result. `say` hears warnings and, where it takes long, how long; without it warnings are Python's.
+    is in the result. With `record` the best, the median and the worst episode (deterministic) become short clips in the
+    run's report. `say` hears warnings and, where it takes long, how long; without it warnings are Python's.
     """
     if episodes < 1 or (num_envs is not None and num_envs < 1):
         raise ValueError(f"expected at least 1 episode and 1 environment, got {episodes} and {num_envs}")
@@ -105,6 +109,7 @@ def evaluate(
     policy = saved.policy
     if say is not None and policy.chosen:
         say(policy.chosen)
+    mode = check_recordable(saved) if record else ""
     envs = saved.environments(num_envs, episodes, say or (lambda text: None))
     try:
         result: dict[str, Any] = {
@@ -127,6 +132,10 @@ def evaluate(
             f"WARNING: {cut} of {2 * episodes} episodes did not end within {result['max_episode_steps']:,} steps and "
             "were cut: their returns so far are counted"
         )
+    if record:
+        seeds, limit = held_out_seeds(saved.seed, episodes, policy.seed_scheme), result["max_episode_steps"]
+        folder = Run.open(run, Path(runs_dir))
+        result["recorded"] = write_clips(folder, saved, mode, seeds, result["deterministic"], limit, warn)
     if not result["replayed_alike"]:
         warn("WARNING: an episode played again with the same seed went otherwise: the environment ignores its seed")
     if keep:

@@ -28,6 +28,8 @@ class EvaluateArgs:
     checkpoint: str | None = None
     """last, best or the number of an epoch; default: the best by --evaluate-every, if the run has one, otherwise the
     last."""
+    record: bool = False
+    """Show the best, the median and the worst episode in the report, as short clips."""
     imports: tuple[str, ...] = ()
     """Modules that register environments, imported first: --import MODULE, once for each."""
     runs_dir: str = "runs"
@@ -50,6 +52,7 @@ def evaluate_run(
         num_envs=given.num_envs,
         seed=given.seed,
         checkpoint=given.checkpoint,
+        record=given.record,
         env_kwargs=env_kwargs,
         imports=given.imports,
         max_episode_steps=given.max_episode_steps,

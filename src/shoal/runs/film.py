@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +19,8 @@ _MOST_FRAMES, _MOST_WIDTH = 1500, 480  # of a gif, which is held in memory until
 _HOLD_S = 0.8  # the last frame of an episode stands still for so long
 CLIP_FRAMES, CLIP_WIDTH, CLIP_BYTES = 96, 240, 600_000  # three of them fit into a page of 3 MB
 _COLOURS = 64
+TEXT_FRAMES, MOST_TEXT = 8, 4_000  # characters of a frame
+_COLOUR_CODES = re.compile("\x1b\\[[0-9;]*[A-Za-z]")
 
 
 class Frames(Protocol):
@@ -172,20 +175,50 @@ class Clip:
                 self._images, self._stride = self._images[::2], 2 * self._stride
         self._seen += 1
 
+    def still(self) -> bytes:
+        """Its last frame as PNG, for whoever has asked for no motion."""
+        out = io.BytesIO()
+        self._whole()[-1].save(out, format="PNG")
+        return out.getvalue()
+
     def gif(self) -> bytes:
         """At most `CLIP_BYTES`: of an episode whose frames hardly resemble each other fewer of them."""
-        if self._newest is not None:
-            self._images.append(_small(self._newest, CLIP_WIDTH, _COLOURS))
-            self._newest = None
-        count = min(len(self._images), CLIP_FRAMES)
+        images = self._whole()
+        count = min(len(images), CLIP_FRAMES)
         while True:
-            chosen = [self._images[at] for at in np.linspace(0, len(self._images) - 1, count).astype(int)]
+            chosen = [images[at] for at in np.linspace(0, len(images) - 1, count).astype(int)]
             play_s = min(max(self._seen * self._frame_s, 2.0), 8.0)  # short ones slower, long ones faster
             times = [1000 * play_s / count] * (count - 1) + [1000 * _HOLD_S]
             data = _gif(chosen, times)
             if len(data) <= CLIP_BYTES or count == 1:
                 return data
             count = max(1, int(count * 0.9 * CLIP_BYTES / len(data)))
+
+    def _whole(self) -> list[Any]:
+        """With its last frame."""
+        if self._newest is not None:
+            self._images.append(_small(self._newest, CLIP_WIDTH, _COLOURS))
+            self._newest = None
+        return self._images
+
+
+class Lines:
+    """One episode as text: a few frames, evenly spread."""
+
+    def __init__(self) -> None:
+        self._all: list[str] = []
+
+    def begin(self) -> None:
+        self._all = []
+
+    def add(self, frame: Any) -> None:
+        self._all.append(_COLOUR_CODES.sub("", str(frame))[:MOST_TEXT])
+
+    @property
+    def frames(self) -> list[str]:
+        """The first and the last are among them."""
+        count = min(len(self._all), TEXT_FRAMES)
+        return [self._all[at] for at in np.linspace(0, len(self._all) - 1, count).astype(int)]
 
 
 def _small(frame: Array, most_width: int, colours: int) -> Any:
