@@ -97,10 +97,15 @@ def report(args: list[str], as_json: bool) -> int:
 
     from shoal.runs.folder import Run
 
-    if "search" in Run.open(given.run, Path(given.runs_dir)).config:
+    config = Run.open(given.run, Path(given.runs_dir)).config
+    if "search" in config:
         from shoal.search.sections import write_again
 
         path = write_again(given.run, runs_dir=given.runs_dir)
+    elif "seeds" in config:
+        from shoal.comparison.seeds import read_again
+
+        path = Path(read_again(given.run, given.runs_dir).report)
     else:
         from shoal.report import write_report
 

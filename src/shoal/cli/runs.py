@@ -77,12 +77,20 @@ def _row(run: Run) -> dict[str, Any]:
     row: dict[str, Any] = {"name": run.name, "task": None, "status": "damaged", "steps": None, "mean_return": None}
     with contextlib.suppress(ValueError, OSError, AttributeError):
         config = run.config
-        row["task"] = config.get("task") or f"search {config.get('search', {}).get('domain', '?')}"
+        row["task"] = config.get("task") or _kind(config)
         row["status"] = run.status
         last = run.last_row()
         row |= {"steps": last.get("steps"), "mean_return": last.get("return/mean_100")}
     row["removable"] = row["status"] == "failed" or (row["status"] == "killed" and not run.has_begun())
     return row
+
+
+def _kind(config: dict[str, Any]) -> str:
+    if "comparison" in config:
+        return f"compare {config['comparison'].get('task', '?')}"
+    if "seeds" in config:
+        return f"{config['seeds'].get('task', '?')}, {config['seeds'].get('seeds', '?')} seeds"
+    return f"search {config.get('search', {}).get('domain', '?')}"
 
 
 def _table(rows: list[dict[str, Any]]) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from shoal.cli.errors import fail
 from shoal.cli.parsing import BUDGETS, find_here, gives_budget, named, parse, switch, take, take_all
+from shoal.cli.seeds import several
 from shoal.runs.folder import shown_path
 from shoal.runs.words import wrapped
 
@@ -28,6 +29,8 @@ _EXTRA = (
     ("--resume RUN", "Go on with a run: its folder, or its name under --runs-dir. Its own settings hold; the budget, "
      "the backend, where it is saved and what is shown may be changed."),
     ("--reshard", "With --resume: allow another --num-envs (all episodes restart, and the run is labelled inexact)."),
+    ("--seeds N", "Train N times, as many at once as cores allow (or --parallel N), and score each on 100 held-out "
+     "episodes (or --held-out N): one folder of runs, with the mean and its 95 % interval."),
 )  # fmt: skip
 
 
@@ -38,6 +41,8 @@ def train(args: list[str], as_json: bool) -> int:
     reshard, args = switch(args, "--reshard")
     imports, args = take_all(args, "--import")
     args = named(args, "--task")
+    if (code := several(args, imports, resume, as_json)) is not None:
+        return code
     try:
         result = _new(args, imports) if resume is None else _resumed(resume, args, reshard, imports)
     except KeyboardInterrupt:

@@ -12,6 +12,7 @@ from shoal.runs.disk import replace_atomically, to_json
 from shoal.runs.folder import Run
 
 SUMMARY = "summary.json"
+COMPARISON, SEEDS = "comparison", "seeds"  # in config.json: what the folder is, with its plan
 
 _README = """\
 This folder is one comparison of shoal: the same seeds trained in several arms.
@@ -26,6 +27,19 @@ lock            held by the process that writes here
 
 Go on with it, or show it again:  shoal compare {name}
 """
+_README_OF_SEEDS = """\
+This folder is one training of shoal with several seeds.
+
+config.json     the plan: settings, seeds
+runs/           one run folder per seed
+done/           one file per training that is over: its figures and learning curve
+logs/           what each training said
+summary.json    all of these, with the mean and its interval
+report.html     the page
+lock            held by the process that writes here
+
+Go on with it:  shoal train --resume {name}
+"""
 
 
 @dataclass(frozen=True)
@@ -37,7 +51,7 @@ class Job:
 
     def name(self, plan: Plan) -> str:
         """Of its run folder and files."""
-        return f"{self.arm}-{plan.arms[self.arm].slug}-s{self.place:02d}"
+        return ("" if plan.alone else f"{self.arm}-") + f"{plan.arms[self.arm].slug}-s{self.place:02d}"
 
 
 class ComparisonFolder:
@@ -50,8 +64,9 @@ class ComparisonFolder:
     def create(plan: Plan, runs_dir: str, name: str | None, command: str) -> ComparisonFolder:
         """A new one, named after the task and the time unless it has a name."""
         safe = plan.task.rpartition(":")[2]
-        run = Run.create(Path(runs_dir), name, {"comparison": plan.to_json()}, command, f"compare-{safe}")
-        replace_atomically(run.path / "README.txt", _README.format(name=run.name).encode())
+        kind, prefix, readme = (SEEDS, "seeds", _README_OF_SEEDS) if plan.alone else (COMPARISON, "compare", _README)
+        run = Run.create(Path(runs_dir), name, {kind: plan.to_json()}, command, f"{prefix}-{safe}")
+        replace_atomically(run.path / "README.txt", readme.format(name=run.name).encode())
         run.checkpoints.rmdir()
         folder = ComparisonFolder(run)
         for path in (folder.runs, folder.done, folder.logs):
@@ -84,7 +99,8 @@ class ComparisonFolder:
 
     @property
     def plan(self) -> Plan:
-        return Plan.from_json(self.run.config["comparison"])
+        config = self.run.config
+        return Plan.from_json(config[SEEDS if SEEDS in config else COMPARISON])
 
     def facts(self, job: Job, plan: Plan) -> RunFacts | None:
         """What came of a training, or None where it is not over."""
@@ -109,7 +125,12 @@ class ComparisonFolder:
 
 def is_comparison(run: Run) -> bool:
     """Whether a run folder is that of a comparison."""
-    return "comparison" in run.config
+    return COMPARISON in run.config
+
+
+def is_of_seeds(run: Run) -> bool:
+    """Whether it is that of one training with several seeds."""
+    return SEEDS in run.config
 
 
 def jobs_of(plan: Plan) -> list[Job]:

@@ -29,10 +29,11 @@ class Arm:
         """For names of folders."""
         return re.sub(r"[^A-Za-z0-9.]+", "-", self.name).strip("-.")[:50] or "arm"
 
-    def settings(self, seed: int, runs_dir: str, name: str) -> TrainConfig:
-        """The settings of one of its runs."""
+    def settings(self, seed: int, runs_dir: str, name: str, to_target: bool = False) -> TrainConfig:
+        """The settings of one of its runs; arms that are compared all train to the end of their budgets."""
         config: TrainConfig = from_dict(self.config)
-        return config.replace(seed=seed, runs_dir=runs_dir, name=name, target_return=None)
+        target = config.run.target_return if to_target else None
+        return config.replace(seed=seed, runs_dir=runs_dir, name=name, target_return=target)
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,10 @@ class Plan:
     threshold: float | None
     code: str  # of the sources that every run must be made with
     imports: tuple[str, ...] = ()
+    alone: bool = False  # one arm: a training with several seeds, and nothing to compare
 
     def __post_init__(self) -> None:
-        if len(self.arms) < 2:
+        if len(self.arms) < 2 and not self.alone:
             raise ValueError(
                 f"expected two arms or more, got {len(self.arms)}: say what varies, e.g. --vary num_envs=64,256"
             )

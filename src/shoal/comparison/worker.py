@@ -41,7 +41,7 @@ def train_and_evaluate(folder: ComparisonFolder, plan: Plan, job: Job) -> int:
     from shoal.training import train
 
     name, seed = job.name(plan), plan.run_seed(job.place)
-    config = plan.arms[job.arm].settings(seed, str(folder.runs), name)
+    config = plan.arms[job.arm].settings(seed, str(folder.runs), name, plan.alone)
     failure = None
     try:
         if not is_over(folder.runs / name):
@@ -100,7 +100,7 @@ def _wait_for(run: Run) -> None:
 
 def command_of(folder: ComparisonFolder) -> str:
     """What a run's folder says of how it was started."""
-    return f"shoal compare {folder.run.name}"
+    return f"shoal {'train --resume' if folder.plan.alone else 'compare'} {folder.run.name}"
 
 
 def tell(text: str) -> None:

@@ -1,0 +1,208 @@
+"""`shoal train TASK --seeds 5`: the same training with several seeds, and what it comes to on average."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shoal.comparison.facts import RunFacts, source_digest
+from shoal.comparison.folder import ComparisonFolder, is_of_seeds
+from shoal.comparison.loop import default_parallel, go_on
+from shoal.comparison.plan import Arm, Plan
+from shoal.config import TrainConfig, to_dict
+from shoal.core.statistics import interval
+from shoal.extras import missing
+from shoal.runs.disk import replace_atomically
+from shoal.runs.folder import Run, shown_path
+from shoal.runs.page import Part, number, page, pairs, svg_of, table, text, themed, undrawn
+from shoal.runs.words import decimals, figure
+from shoal.tasks import environment
+from shoal.tasks.saved import parse_env_kwargs
+from shoal.vector.foreign import find_spec, import_all
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """What came of one training with several seeds."""
+
+    task: str
+    folder: str
+    report: str
+    runs: list[RunFacts]
+
+    @property
+    def finals(self) -> list[float]:
+        """Held-out mean returns of those that came to their end: one run is one value."""
+        return [run.final for run in self.runs if run.whole and run.final is not None]
+
+    def mean(self) -> dict[str, float | None]:
+        """Over seeds, with its 95 % interval; one seed has none."""
+        if not self.finals:
+            return {"mean": None, "low": None, "high": None}
+        values = np.array(self.finals)
+        low, high = interval(values) or (None, None)
+        return {"mean": float(values.mean()), "low": low, "high": high}
+
+    def to_json(self) -> dict[str, Any]:
+        names = ("seed", "run", "status", "reason", "final", "sampled", "training", "steps", "seconds")
+        rows = [{name: getattr(run, name) for name in names} for run in self.runs]
+        return {"task": self.task, **self.mean(), "runs": rows, "folder": self.folder, "report": self.report}
+
+    def lines(self) -> list[str]:
+        """For people."""
+        found = self.mean()
+        places = decimals(*self.finals, *(found[end] for end in ("low", "high")))
+        lines = [f"{'seed':>4}  {'held-out return':>16}{'training':>12}{'steps':>14}  run"]
+        for run in self.runs:
+            steps, value = f"{run.steps:,}", figure(run.final, places)
+            end = "" if run.whole else f"  {run.status}: {run.reason}"
+            lines.append(f"{run.seed:>4}  {value:>16}{figure(run.training, places):>12}{steps:>14}  {run.run}{end}")
+        return [*lines, self.sentence()]
+
+    def sentence(self) -> str:
+        """The figure to quote."""
+        found, count = self.mean(), len(self.finals)
+        if found["mean"] is None:
+            return f"none of {len(self.runs)} trainings came to its end"
+        low, high = found["low"], found["high"]
+        between = "" if low is None else f", 95 % interval {figure(low)} to {figure(high)}"
+        over = f"{count} seeds" if count == len(self.runs) else f"the {count} of {len(self.runs)} seeds that finished"
+        return f"held-out return {figure(found['mean'])} on average over {over}{between}"
+
+
+def train_seeds(
+    config: TrainConfig,
+    seeds: int,
+    *,
+    parallel: int | None = None,
+    held_out: int = 100,
+    imports: Sequence[str] = (),
+    command: str | None = None,
+    say: Say = lambda text: None,
+) -> Seeds:
+    """Train `seeds` times, each in a process of its own, and score each on held-out episodes.
+
+    Seeds descend from that of `config`. Everything is kept in one folder; `go_on_with` finishes what was stopped.
+    """
+    if seeds < 2:
+        raise ValueError(f"expected --seeds of at least 2, got {seeds}: one training has --seed")
+    _check_parallel(parallel)
+    import_all(imports)
+    made, _ = environment(config.task, parse_env_kwargs(config.env_kwargs))
+    if isinstance(made, str):
+        find_spec(made)  # an id that does not exist is told at once, not by a worker
+    one = config if config.ppo.torch_threads is not None else config.replace(torch_threads=1)
+    safe = config.task.rpartition(":")[2]
+    arm = Arm(safe, to_dict(one.replace(name=None)))
+    plan = Plan(
+        task=config.task, arms=(arm,), seeds=seeds, seed=config.run.seed, held_out=held_out, match="samples",
+        primary="final", threshold=None, code=source_digest(), imports=tuple(imports), alone=True,
+    )  # fmt: skip
+    command = command or "python: shoal, " + shlex.join(sys.argv)
+    return _finish(ComparisonFolder.create(plan, config.run.runs_dir, config.run.name, command), parallel, say)
+
+
+def go_on_with(folder: str | Path, *, runs_dir: str = "runs", parallel: int | None = None, say: Say) -> Seeds:
+    """Train what is not trained yet of a folder of seeds."""
+    _check_parallel(parallel)
+    run = Run.open(folder, Path(runs_dir))
+    if not is_of_seeds(run):
+        raise ValueError(f"{run.path}: expected the folder of `shoal train TASK --seeds N`, got another one")
+    return _finish(ComparisonFolder(run), parallel, say)
+
+
+def read_again(folder: str | Path, runs_dir: str = "runs") -> Seeds:
+    """What is there, and its page once more."""
+    return _read(ComparisonFolder(Run.open(folder, Path(runs_dir))))
+
+
+def _check_parallel(count: int | None) -> None:
+    if count is not None and count < 1:
+        raise ValueError(f"expected --parallel of at least 1, got {count}")
+
+
+def _finish(folder: ComparisonFolder, parallel: int | None, say: Say) -> Seeds:
+    plan = folder.plan
+    count = default_parallel(plan) if parallel is None else parallel
+    with folder.run as run:
+        run.lock()
+        run.set_status("running")
+        say(f"folder {run.shown}: {plan.task} with {plan.seeds} seeds, {min(count, plan.seeds)} at once")
+        try:
+            go_on(folder, plan, count, say)
+            found = _read(folder)
+            run.set_status("finished", found.sentence())
+        except BaseException as error:
+            if not any(folder.runs.iterdir()) and not any(folder.done.iterdir()):
+                run.remove()  # refused before any training began: nothing is left behind
+                raise
+            stopped = isinstance(error, KeyboardInterrupt)
+            run.set_status("interrupted" if stopped else "failed", f"{type(error).__name__}: {error}"[:2000])
+            raise
+    return found
+
+
+def _read(folder: ComparisonFolder) -> Seeds:
+    plan = folder.plan
+    (runs,) = folder.found(plan).values()
+    path = folder.path / "report.html"
+    found = Seeds(plan.task, str(folder.path), str(path), runs)
+    folder.write_summary(found.to_json())
+    replace_atomically(path, _page(folder, plan, found).encode())
+    return found
+
+
+def _page(folder: ComparisonFolder, plan: Plan, found: Seeds) -> str:
+    rows = [
+        [run.seed, number(run.final), number(run.sampled), number(run.training), number(run.steps), run.run,
+         run.status if run.whole else f"{run.status}: {run.reason}"]
+        for run in found.runs
+    ]  # fmt: skip
+    head = ["seed", "held-out return", "sampled", "training", "steps", "run", "status"]
+    marks = ["" if run.whole else "bad" for run in found.runs]
+    links = "".join(f"<li><a href='runs/{text(run.run)}/report.html'>{text(run.run)}</a></li>" for run in found.runs)
+    settings = {
+        name: value
+        for group in ("vector", "ppo", "run")
+        for name, value in plan.arms[0].config[group].items()
+        if name not in ("seed", "name", "runs_dir")
+    }
+    return page(
+        folder.run.name,
+        plan.task,
+        f"{text(folder.run.name)} &middot; <code>{text((folder.path / 'command.txt').read_text().strip())}</code>",
+        text(found.sentence()) + ".",
+        [
+            f"{len(found.runs)} of {plan.seeds} trainings are over",
+            f"each scored on {plan.held_out} held-out episodes; one training is one value",
+        ],
+        [
+            Part("Seeds", table(head, rows, marks, wide=(6,)) + f"<ul>{links}</ul>"),
+            Part("Training", _curves(folder, found)),
+            Part("Settings", pairs({"task": plan.task, **settings}), True),
+        ],
+    )
+
+
+def _curves(folder: ComparisonFolder, found: Seeds) -> str:
+    if missing("report"):
+        return undrawn(folder.run.name, "report", "curves")
+    from shoal.runs.curves import bundle_figure
+
+    curves = [(run.curve.steps, run.curve.returns) for run in found.runs if run.curve.steps]
+    if not curves:
+        return ""
+    return f"<div class='middle'>{themed(svg_of(bundle_figure(curves, 'mean return, last 100 episodes')))}</div>"
+
+
+def shown(found: Seeds) -> list[str]:
+    """Lines for people, with where everything is."""
+    return [*found.lines(), f"folder   {shown_path(found.folder)}", f"report   {shown_path(found.report)}"]
