@@ -299,6 +299,8 @@ def _made_of(config: TrainConfig, env: Any) -> dict[str, Any]:
         "on_fault": vector.on_fault,
         "max_restarts": vector.max_restarts,
         "restart_window": vector.restart_window,
+        "ray_address": vector.ray_address,
+        "min_envs": vector.min_envs,
     }
 
 
@@ -306,7 +308,7 @@ def _made_of(config: TrainConfig, env: Any) -> dict[str, Any]:
 _CHANGEABLE = {
     *("steps", "epochs", "episodes", "target_return", "runs_dir", "save_interval", "keep", "log_interval", "track"),
     *("on_save_error", "backend", "workers", "env_threads", "start_method", "step_timeout", "on_fault", "max_restarts"),
-    *("restart_window", "memory_budget_gb", "build_timeout", "imports"),
+    *("restart_window", "memory_budget_gb", "build_timeout", "imports", "ray_address", "min_envs"),
     *("wandb_project", "wandb_entity", "wandb_group", "wandb_tags"),
 }
 
@@ -320,7 +322,7 @@ def _check_changes(before: TrainConfig, after: TrainConfig, reshard: bool) -> li
     """What differs from the run being resumed, as lines; refuses what would make it another run."""
     lines = []
     for group in ("vector", "ppo", "run", ""):
-        old, new = (to_dict(getattr(config, group) if group else config) for config in (before, after))
+        old, new = (to_dict(getattr(config, group) if group else config, full=True) for config in (before, after))
         for name in old:
             if name in ("vector", "ppo", "run") or old[name] == new[name]:
                 continue
