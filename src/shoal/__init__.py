@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shoal.evaluation import evaluate
+    from shoal.playing import play
     from shoal.search.api import WorkflowSearch
     from shoal.tasks.networks import load_policy
     from shoal.training import train
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
 from shoal.tasks.registration import register
 
 __version__ = "0.2.0"
-__all__ = ["WorkflowSearch", "__version__", "evaluate", "load_policy", "make_vec", "train"]
+__all__ = ["WorkflowSearch", "__version__", "evaluate", "load_policy", "make_vec", "play", "train"]
 
 _HOMES = {
     "WorkflowSearch": "shoal.search.api",
     "evaluate": "shoal.evaluation",
     "load_policy": "shoal.tasks.networks",
     "make_vec": "shoal.vector.make",
+    "play": "shoal.playing",
     "train": "shoal.training",
 }
 

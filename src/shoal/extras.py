@@ -11,6 +11,7 @@ EXTRAS = {  # the first that has a package is the one to name for it
     "search": ("sklearn", "scipy", "matplotlib"),
     "rides": ("pyvrp", "scipy", "matplotlib"),
     "cage2": ("matplotlib",),
+    "video": ("PIL", "imageio_ffmpeg"),
     "tensorboard": ("tensorboard",),
     "wandb": ("wandb",),
     "ray": ("ray",),

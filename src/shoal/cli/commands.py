@@ -16,6 +16,7 @@ from shoal.cli.doctor import doctor
 from shoal.cli.errors import fail, guarded
 from shoal.cli.evaluate import evaluate
 from shoal.cli.parsing import named, parse, plain_warnings, switch, unalias
+from shoal.cli.play import play
 from shoal.cli.runs import runs
 from shoal.cli.search import search
 from shoal.cli.task_commands import run_command, verbs_of
@@ -110,6 +111,7 @@ def report(args: list[str], as_json: bool) -> int:
 COMMANDS: dict[str, tuple[Callable[[list[str], bool], int], str]] = {
     "train": (train, "train TASK: train PPO on many environments (--resume RUN continues)"),
     "evaluate": (evaluate, "evaluate RUN: score a run on held-out episodes"),
+    "play": (play, "play RUN: watch a run, as a video, in a window or as text"),
     "search": (search, "search TASK: find the best order of repairs or visits (--resume FOLDER continues)"),
     "tasks": (tasks, "tasks: list the tasks"),
     "runs": (runs, "runs: list the runs with their results (--clean removes those that failed)"),
