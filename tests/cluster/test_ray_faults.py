@@ -206,7 +206,7 @@ def test_crash_loop_stops(kind: str) -> None:
 def test_no_place_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """More actors than the cluster has cores: told, with what to do."""
     monkeypatch.setattr(ray_backend, "START_S", 3.0)
-    with pytest.raises(NoPlace, match=r"no place within 3 s for an actor with environments 6: .* fewer --workers"):
+    with pytest.raises(NoPlace, match=r"no place within 3 s for an actor with environments .: .* fewer --workers"):
         RayVectorEnv([TickEnv] * 7, workers=7)
 
 

@@ -135,10 +135,9 @@ def make_vec(
 
         if slices != "lockstep":
             raise ValueError(f"--backend ray steps all together: expected --slices lockstep, got {slices}")
-        apart = {"address": ray_address, "min_envs": min_envs, **limits, **common}
-        made = RayVectorEnv(factories, workers=workers, **apart)
-        say(f"backend ray: {made.about}")
-        return made
+        envs = RayVectorEnv(factories, workers=workers, address=ray_address, min_envs=min_envs, **limits, **common)
+        say(f"backend ray: {envs.about}")
+        return envs
 
     def one() -> VectorEnv[Any, Any, Any]:
         return SerialVectorEnv(factories[:1], **common)
@@ -173,7 +172,7 @@ def make_probe(
 ) -> VectorEnv[Any, Any, Any]:
     """One environment, to learn its spaces and what a step costs. With `backend` process or ray it lives in a worker
     of its own: this process builds none, so none can break it."""
-    if backend == "ray":
+    if backend == "ray":  # before any work
         require("ray", "--backend ray")
     named: dict[str, Any] = {"env_kwargs": env_kwargs, "imports": imports, "wrappers": wrappers}
     steps_all = isinstance(env, VectorEnv) or hasattr(env, "make_vector") or _is_compiled(env)
