@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from shoal.callbacks import Callback, Training
     from shoal.evaluation import evaluate
     from shoal.search.api import WorkflowSearch
     from shoal.tasks.networks import load_policy
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
 from shoal.tasks.registration import register
 
 __version__ = "0.2.0"
-__all__ = ["WorkflowSearch", "__version__", "evaluate", "load_policy", "make_vec", "train"]
+__all__ = ["Callback", "Training", "WorkflowSearch", "__version__", "evaluate", "load_policy", "make_vec", "train"]
 
 _HOMES = {
+    "Callback": "shoal.callbacks",
+    "Training": "shoal.callbacks",
     "WorkflowSearch": "shoal.search.api",
     "evaluate": "shoal.evaluation",
     "load_policy": "shoal.tasks.networks",

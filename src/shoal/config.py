@@ -16,6 +16,8 @@ __all__ = ["FromPython", "PPOConfig", "RunConfig", "TrainConfig", "VectorConfig"
 ScheduleName = Literal["constant", "linear", "cosine"]
 
 MOST_SEED = 2**63 - 1
+# Of an option that came after results were stored by a hash of their settings: at its default it is not written down.
+LATER = {"later": True}
 
 
 @dataclass(frozen=True)
@@ -248,6 +250,8 @@ class TrainConfig:
     """Modules that register environments, imported first: --import MODULE, once for each."""
     wrappers: tuple[str, ...] = ()
     """Wrappers of each environment, innermost first: --wrapper module:Class, once for each."""
+    callbacks: tuple[str, ...] = field(default=(), metadata=LATER)
+    """Your own code in the loop: --callback module:Class, once for each, called in this order."""
     given: FromPython = FromPython("")  # noqa: RUF009 (text, frozen)
     """The name of env=, if the environment came from Python; no id can make it again."""
     vector: VectorConfig = field(default_factory=VectorConfig)
@@ -277,16 +281,17 @@ def group_of(name: str) -> str:
     raise ValueError(f"unknown option {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
 
 
-def to_dict(config: Any) -> dict[str, Any]:
-    """A config as plain data for JSON."""
+def to_dict(config: Any, *, full: bool = False) -> dict[str, Any]:
+    """A config as plain data for JSON; later options that are at their defaults only if it is to be `full`."""
     return {
-        f.name: to_dict(value)
+        f.name: to_dict(value, full=full)
         if dataclasses.is_dataclass(value)
         else list(value)
         if isinstance(value, tuple)
         else value
         for f in fields(config)
         for value in [getattr(config, f.name)]
+        if full or "later" not in f.metadata or value != f.default
     }
 
 

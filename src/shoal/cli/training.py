@@ -37,9 +37,11 @@ def train(args: list[str], as_json: bool) -> int:
     resume, args = _resume(args)
     reshard, args = switch(args, "--reshard")
     imports, args = take_all(args, "--import")
+    callbacks, args = take_all(args, "--callback")
     args = named(args, "--task")
     try:
-        result = _new(args, imports) if resume is None else _resumed(resume, args, reshard, imports)
+        own = imports, callbacks
+        result = _new(args, *own) if resume is None else _resumed(resume, args, reshard, *own)
     except KeyboardInterrupt:
         kept = "no run folder is kept" if resume is None else f"{resume} is as it was"
         return fail(f"stopped by Ctrl-C before the training began: {kept}", 130)
@@ -70,7 +72,7 @@ def _resume(args: list[str]) -> tuple[str | None, list[str]]:
     return resume, rest
 
 
-def _new(args: list[str], imports: list[str]) -> Any:
+def _new(args: list[str], imports: list[str], callbacks: list[str]) -> Any:
     from shoal.config import TrainConfig
     from shoal.tasks import options_class
     from shoal.tasks.presets import config_for, without_budget
@@ -79,7 +81,7 @@ def _new(args: list[str], imports: list[str]) -> Any:
     if task is None and not {"-h", "--help"} & set(args):
         raise ValueError(f"expected a task to train: shoal train TASK\n\n{_tasks()}")
     wrappers, args = take_all(args, "--wrapper")
-    find_here([*imports, *wrappers, *([task] if task and ":" in task else [])])
+    find_here([*imports, *wrappers, *callbacks, *([task] if task and ":" in task else [])])
     default = config_for(task or TrainConfig.task).replace(wrappers=tuple(wrappers))
     if gives_budget(args):
         default = without_budget(default)
@@ -93,7 +95,7 @@ def _new(args: list[str], imports: list[str]) -> Any:
         print(f"shoal trains {config.task} ...", file=sys.stderr, flush=True)  # torch takes seconds to load
     from shoal.training import train as run
 
-    return run(config=config, imports=imports, command=_command())
+    return run(config=config, imports=imports, callbacks=callbacks, command=_command())
 
 
 def _tasks() -> str:
@@ -129,12 +131,12 @@ def _flags(options: type[Any]) -> str:
     return ", ".join("--" + field.name.replace("_", "-") for field in dataclasses.fields(options))
 
 
-def _resumed(resume: str, args: list[str], reshard: bool, imports: list[str]) -> Any:
+def _resumed(resume: str, args: list[str], reshard: bool, imports: list[str], callbacks: list[str]) -> Any:
     from shoal.config import TrainConfig, from_dict
     from shoal.runs.folder import Run
     from shoal.tasks.presets import without_budget
 
-    find_here(imports)
+    find_here([*imports, *callbacks])
     root, _ = take(args, "--runs-dir")
     run = Run.open(resume, Path(root or "runs"))
     before = from_dict(run.config)
@@ -143,7 +145,9 @@ def _resumed(resume: str, args: list[str], reshard: bool, imports: list[str]) ->
     _refuse_less(run, before.run, config.run)
     from shoal.training import train as go_on
 
-    return go_on(resume=run.path, config=config, reshard=reshard, imports=imports, command=_command())
+    return go_on(
+        resume=run.path, config=config, reshard=reshard, imports=imports, callbacks=callbacks, command=_command()
+    )
 
 
 def _command() -> str:
@@ -162,14 +166,15 @@ def next_commands(run: str, shown: str | None = None) -> list[str]:
     ]
 
 
-def _import_flags(run: str) -> str:
-    """What must be said again, since shoal imports nothing that only a run folder names."""
+def _import_flags(run: str, *, resume: bool = False) -> str:
+    """What must be said again, since shoal imports nothing that only a run folder names. To `resume`, callbacks too."""
     from shoal.config import from_dict
     from shoal.runs.folder import Run
     from shoal.vector.foreign import import_flags, modules_of
 
     config = from_dict(Run.open(run, Path(".")).config)
-    flags = import_flags(modules_of(config.task, config.imports, config.wrappers))
+    places = (*config.wrappers, *config.callbacks) if resume else config.wrappers
+    flags = import_flags(modules_of(config.task, config.imports, places))
     return f" {flags}" if flags else ""
 
 
@@ -193,7 +198,7 @@ def _say_what_next(result: Any, run: str) -> None:
     print(f"report   {run}/report.html")
     commands = next_commands(result.run, run) if result.epochs > 0 else []
     if result.status == "interrupted":
-        commands.append(f"shoal train --resume {run}{_import_flags(result.run)}")
+        commands.append(f"shoal train --resume {run}{_import_flags(result.run, resume=True)}")
     for number, command in enumerate(commands):
         print(f"{'         ' if number else 'next     '}{command}")
 
