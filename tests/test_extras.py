@@ -14,7 +14,12 @@ from shoal.extras import EXTRAS, extra_of, missing, require
 
 ROOT = Path(__file__).parents[1]
 OPTIONAL = sorted({package for packages in EXTRAS.values() for package in packages})
-PACKAGES = {"sklearn": "scikit-learn", "stable_baselines3": "stable-baselines3"}  # where pip has another name
+PACKAGES = {  # where pip has another name
+    "sklearn": "scikit-learn",
+    "stable_baselines3": "stable-baselines3",
+    "PIL": "pillow",
+    "imageio_ffmpeg": "imageio-ffmpeg",
+}
 HIDDEN = f"""
 import sys
 for name in {OPTIONAL}:

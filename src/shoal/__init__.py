@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from shoal.callbacks import Callback, Training
     from shoal.evaluation import evaluate
+    from shoal.playing import play
     from shoal.search.api import WorkflowSearch
     from shoal.tasks.networks import load_policy
     from shoal.training import train
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 from shoal.tasks.registration import register
 
 __version__ = "0.2.0"
-__all__ = ["Callback", "Training", "WorkflowSearch", "__version__", "evaluate", "load_policy", "make_vec", "train"]
+__all__ = [
+    "Callback", "Training", "WorkflowSearch", "__version__", "evaluate", "load_policy", "make_vec", "play", "train"
+]  # fmt: skip
 
 _HOMES = {
     "Callback": "shoal.callbacks",
@@ -32,6 +35,7 @@ _HOMES = {
     "evaluate": "shoal.evaluation",
     "load_policy": "shoal.tasks.networks",
     "make_vec": "shoal.vector.make",
+    "play": "shoal.playing",
     "train": "shoal.training",
 }
 

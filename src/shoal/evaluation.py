@@ -9,20 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import VectorEnv
 from torch import nn
 
 from shoal.core.statistics import interval
-from shoal.held_out import MOST_STEPS, Episodes, Say, held_out_seeds, open_environments, play
-from shoal.learn.deploy import DeployedPolicy, read_policy
+from shoal.held_out import Episodes, Say, held_out_seeds, play
+from shoal.learn.deploy import DeployedPolicy
+from shoal.recording import check_recordable
+from shoal.recording import record as write_clips
 from shoal.runs import scores
 from shoal.runs.folder import Run
 from shoal.runs.pace import Pace
-from shoal.tasks import Task, environment, task_or_default
-from shoal.tasks.networks import resolve
-from shoal.tasks.saved import check_environment, parse_env_kwargs
+from shoal.saved_run import limit_of, open_saved
 from shoal.vector.adapt import Stepper
-from shoal.vector.foreign import find_spec, import_all
 
 __all__ = ["Score", "evaluate", "interval", "play"]
 
@@ -66,16 +64,21 @@ def evaluate(
     episodes: int = 100,
     num_envs: int | None = None,
     seed: int | None = None,
+    checkpoint: str | int | None = None,
     env: Any = None,
     network: nn.Module | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
     imports: Sequence[str] = (),
     max_episode_steps: int | None = None,
+    record: bool = False,
     keep: bool = True,
     runs_dir: str | Path = "runs",
     say: Say | None = None,
 ) -> dict[str, Any]:
     """Score a run on held-out episodes, acting greedily and by sampling, and keep the score in its folder.
+
+    `checkpoint` is "last", "best" or the number of an epoch; by default the best by the evaluations while it trained
+    (`--evaluate-every`), if there were any, else the newest.
 
     `env` makes one environment, where the run was trained on one of your own; `imports` are modules to import first.
     `env_kwargs` are arguments of the environment in place of the run's own.
@@ -83,51 +86,43 @@ def evaluate(
     Episode seeds come from the evaluation stream of the run's seed (or of `seed`), which no training shares. The
     score is the same whatever `num_envs`, which by default is as many as make it fast. An episode that nothing ends is
     cut after `max_episode_steps` (by default 20,000, or the environment's own limit if that is higher); how many were
-    is in the result. `say` hears warnings and, where it takes long, how long; without it warnings are Python's.
+    is in the result. With `record` the best, the median and the worst episode (deterministic) become short clips in the
+    run's report. `say` hears warnings and, where it takes long, how long; without it warnings are Python's.
     """
     if episodes < 1 or (num_envs is not None and num_envs < 1):
         raise ValueError(f"expected at least 1 episode and 1 environment, got {episodes} and {num_envs}")
     if max_episode_steps is not None and max_episode_steps < 1:
         raise ValueError(f"expected max_episode_steps of at least 1, got {max_episode_steps}")
-    if isinstance(env, VectorEnv):
-        raise ValueError("expected env= as a function that makes one environment: a VectorEnv's seeds are its own")
-    policy = read_policy(run, network=network, runs_dir=runs_dir, resolve=resolve)
-    config = policy.config
-    import_all(imports)
-    check_environment(config, env, imports, f"shoal evaluate {run}", "evaluate it")
-    seed = config.run.seed if seed is None else seed
-    kwargs = parse_env_kwargs(config.env_kwargs) | dict(env_kwargs or {})
-    task = task_or_default(config.task) if env is None else Task()
-    played = task.played(task.options(kwargs))
-    made, kwargs = (env, {}) if env is not None else environment(config.task, kwargs)
-    if isinstance(made, str):
-        try:
-            find_spec(made)
-        except ValueError as error:
-            raise ValueError(f"{error}. One that was given from Python is evaluated there, with env=") from None
     warn: Say = say or (lambda text: warnings.warn(text, stacklevel=3))
-    for reason in policy.skipped:
-        warn(f"WARNING: a newer checkpoint is damaged ({reason}): epoch {policy.epoch} is scored instead")
-    envs = open_environments(
-        made,
-        kwargs,
-        num_envs,
-        episodes,
-        policy,
-        say or (lambda text: None),
-        imports=config.imports if env is None else (),
-        wrappers=config.wrappers,
+    saved = open_saved(
+        run,
+        verb="evaluate",
+        warn=warn,
+        checkpoint=checkpoint,
+        seed=seed,
+        env=env,
+        network=network,
+        env_kwargs=env_kwargs,
+        imports=imports,
+        runs_dir=runs_dir,
     )
+    policy = saved.policy
+    if say is not None and policy.chosen:
+        say(policy.chosen)
+    mode = check_recordable(saved) if record else ""
+    envs = saved.environments(num_envs, episodes, say or (lambda text: None))
     try:
         result: dict[str, Any] = {
-            "task": config.task, "epoch": policy.epoch, "seed": seed, "num_envs": envs.num_envs, "held_out": True,
-            "skipped": policy.skipped,
+            "task": saved.config.task, "epoch": policy.epoch, "seed": saved.seed, "num_envs": envs.num_envs,
+            "held_out": True, "skipped": policy.skipped,
         }  # fmt: skip
         if env_kwargs:
             result["env_kwargs"] = dict(env_kwargs)
-        if played:
-            result["played"] = played
-        result |= _play_both(policy, Stepper(envs), episodes, seed, max_episode_steps, say, task.scored)
+        if saved.played:
+            result["played"] = saved.played
+        if policy.chosen:
+            result["chosen"] = policy.chosen
+        result |= _play_both(policy, Stepper(envs), episodes, saved.seed, max_episode_steps, say, saved.task.scored)
     finally:
         envs.close()
     result |= {name: result["deterministic"][name] for name in ("mean", "low", "high", "episodes")}
@@ -137,6 +132,10 @@ def evaluate(
             f"WARNING: {cut} of {2 * episodes} episodes did not end within {result['max_episode_steps']:,} steps and "
             "were cut: their returns so far are counted"
         )
+    if record:
+        seeds, limit = held_out_seeds(saved.seed, episodes, policy.seed_scheme), result["max_episode_steps"]
+        folder = Run.open(run, Path(runs_dir))
+        result["recorded"] = write_clips(folder, saved, mode, seeds, result["deterministic"], limit, warn)
     if not result["replayed_alike"]:
         warn("WARNING: an episode played again with the same seed went otherwise: the environment ignores its seed")
     if keep:
@@ -155,8 +154,7 @@ def _play_both(
 ) -> dict[str, Any]:
     """Greedily, by sampling, and one episode once more: does the environment do the same for the same seed?"""
     seeds = held_out_seeds(seed, episodes, policy.seed_scheme)
-    own_limit = getattr(stepper.env.spec, "max_episode_steps", None) or 0
-    limit = max_episode_steps or max(MOST_STEPS, own_limit)
+    limit = limit_of(stepper, max_episode_steps)
     pace = Pace(2 * episodes, "episodes", say or (lambda text: None))
     result: dict[str, Any] = {"max_episode_steps": limit}
     for mode, before in (("deterministic", 0), ("sampled", episodes)):

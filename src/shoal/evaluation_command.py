@@ -25,6 +25,11 @@ class EvaluateArgs:
     """Steps after which an endless episode is cut; default: the environment's own limit, otherwise 20,000."""
     seed: int | None = None
     """Seed of the evaluation stream; default: the run's."""
+    checkpoint: str | None = None
+    """last, best or the number of an epoch; default: the best by --evaluate-every, if the run has one, otherwise the
+    last."""
+    record: bool = False
+    """Show the best, the median and the worst episode in the report, as short clips."""
     imports: tuple[str, ...] = ()
     """Modules that register environments, imported first: --import MODULE, once for each."""
     runs_dir: str = "runs"
@@ -46,6 +51,8 @@ def evaluate_run(
         episodes=100 if given.episodes is None else given.episodes,
         num_envs=given.num_envs,
         seed=given.seed,
+        checkpoint=given.checkpoint,
+        record=given.record,
         env_kwargs=env_kwargs,
         imports=given.imports,
         max_episode_steps=given.max_episode_steps,

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from importlib import metadata
 
 EXTRAS = {  # the first that has a package is the one to name for it
     "report": ("matplotlib",),
     "search": ("sklearn", "scipy", "matplotlib"),
     "rides": ("pyvrp", "scipy", "matplotlib"),
     "cage2": ("matplotlib",),
+    "video": ("PIL", "imageio_ffmpeg"),
     "tensorboard": ("tensorboard",),
     "wandb": ("wandb",),
+    "ray": ("ray",),
     "peers": ("stable_baselines3",),
 }
 
@@ -38,6 +41,18 @@ def require(extra: str, purpose: str) -> None:
 def install(extra: str) -> str:
     """What to type."""
     return f'pip install "shoal[{extra}]"'
+
+
+def version(package: str) -> str | None:
+    """The version of a package that can be imported, or None. Nothing is imported.
+
+    >>> version("numpy") is None, version("no-such-package")
+    (False, None)
+    """
+    try:
+        return metadata.version(package) if _installed(package) else None
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def extra_of(package: str) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from shoal.extras import missing
 from shoal.runs import scores
+from shoal.runs.clips import clips
 from shoal.runs.disk import read_json, replace_atomically
 from shoal.runs.folder import Run
 from shoal.runs.meanings import MEANINGS
@@ -72,6 +73,7 @@ def _page(run: Run, rows: list[dict[str, Any]], pictures: list[str]) -> str:
         facts,
         [
             Part("Held-out score", _held_out(scores.part(kept, scores.HELD_OUT))),
+            Part("Episodes", clips(run, scores.part(kept, scores.HELD_OUT))),
             *_sections(task, run),
             Part("Training", _charts(run, rows, pictures)),
             Part("Events", _events(events)),

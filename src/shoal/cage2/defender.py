@@ -15,10 +15,13 @@ Defend = Callable[[Any, Array], Array]
 
 
 def cage2_policy(
-    run: str | Path, runs_dir: str | Path = "runs", epoch: int | None = None
+    run: str | Path,
+    runs_dir: str | Path = "runs",
+    epoch: int | None = None,
+    checkpoint: str | int | None = None,
 ) -> tuple[Defend, dict[str, str]]:
     """A cage2 run as a greedy defender `act(observations, begun)`, and the observations that it was trained on."""
-    policy = load_policy(run, runs_dir=runs_dir, epoch=epoch)
+    policy = load_policy(run, runs_dir=runs_dir, epoch=epoch, checkpoint=checkpoint)
     if policy.config.task != "cage2":
         raise ValueError(f"expected a run of cage2, got one of {policy.config.task}: {run}")
     options = json.loads(policy.config.env_kwargs)

@@ -41,6 +41,8 @@ def evaluate(runs: Sequence[str], given: EvaluateArgs, say: Say) -> Shown:
             f"{mode:15}{conduct_line(shown.data[mode]['conduct'])}" for mode in modes if "conduct" in shown.data[mode]
         ]
         return Shown(shown.data, [*shown.lines[:-1], *kept, shown.lines[-1]])
+    if given.record:
+        raise ValueError("--record: expected no --leaderboard beside it, whose episodes are not recorded")
     if len(runs) != 1:
         raise ValueError(f"--leaderboard: expected one run, got {len(runs)}: {', '.join(runs)}")
     from shoal.cage2.commands import lines
@@ -52,6 +54,7 @@ def evaluate(runs: Sequence[str], given: EvaluateArgs, say: Say) -> Shown:
         seed=given.seed or 0,
         simulator=given.simulator or "shoal",
         rules=given.rules,
+        checkpoint=given.checkpoint,
         runs_dir=given.runs_dir,
         say=say,
     )
@@ -67,6 +70,7 @@ def leaderboard(
     simulator: str = "shoal",
     rules: str | None = None,
     epoch: int | None = None,
+    checkpoint: str | int | None = None,
     keep: bool = True,
     runs_dir: str | Path = "runs",
     say: Callable[[str], None] | None = None,
@@ -79,7 +83,7 @@ def leaderboard(
     from shoal.cage2.commands import score_policy
     from shoal.cage2.defender import cage2_policy
 
-    act, options = cage2_policy(run, runs_dir, epoch)
+    act, options = cage2_policy(run, runs_dir, epoch, checkpoint)
     result = score_policy(act, episodes, seed, simulator=simulator, rules=rules, say=say, **options)
     result = {"run": str(run), "episodes": episodes, "seed": seed, **result}
     if keep and epoch is None:

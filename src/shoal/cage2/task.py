@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from shoal.tasks import Command, Say, Shown, Task, plain
+from shoal.tasks import Check, Command, Say, Shown, Task, plain
 
 if TYPE_CHECKING:
     from shoal.cage2.options import Cage2Options
@@ -117,3 +118,15 @@ class Cage2Task(Task):
         from shoal.cage2.workflows.domain import Cage2
 
         return Cage2
+
+    def checks(self) -> Sequence[Check]:
+        """The real simulator, which only recordings and comparisons with it need."""
+        from shoal.cage2.cyborg import COMMAND, CyborgMissing, load
+
+        try:
+            load(quiet=True)
+        except CyborgMissing as error:
+            return (Check("cyborg", None, re.split(r"[;.] [iI]nstall it", str(error))[0], COMMAND),)
+        except Exception as error:  # an installation of anybody's, with other versions than it was written for
+            return (Check("cyborg", False, f"CybORG cannot be imported: {type(error).__name__}: {error}", COMMAND),)
+        return (Check("cyborg", True, "CybORG can be imported"),)

@@ -12,9 +12,11 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from shoal.cli.doctor import doctor
 from shoal.cli.errors import fail, guarded
 from shoal.cli.evaluate import evaluate
 from shoal.cli.parsing import named, parse, plain_warnings, switch, unalias
+from shoal.cli.play import play
 from shoal.cli.runs import runs
 from shoal.cli.search import search
 from shoal.cli.task_commands import run_command, verbs_of
@@ -109,10 +111,12 @@ def report(args: list[str], as_json: bool) -> int:
 COMMANDS: dict[str, tuple[Callable[[list[str], bool], int], str]] = {
     "train": (train, "train TASK: train PPO on many environments (--resume RUN continues)"),
     "evaluate": (evaluate, "evaluate RUN: score a run on held-out episodes"),
+    "play": (play, "play RUN: watch a run, as a video, in a window or as text"),
     "search": (search, "search TASK: find the best order of repairs or visits (--resume FOLDER continues)"),
     "tasks": (tasks, "tasks: list the tasks"),
     "runs": (runs, "runs: list the runs with their results (--clean removes those that failed)"),
     "report": (report, "report RUN|SEARCH: write the report of a run or a search again"),
+    "doctor": (doctor, "doctor: check this installation (--for ray|cuda|...: also what is only needed for that)"),
     "tune": (tune, "tune ID: measure which backend and how many environments are fastest on this machine"),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from shoal.core.spaces import space_from_data
 from shoal.learn.encoders import check_masks
 from shoal.learn.policy import Agent, OwnNetwork, Resolver
 from shoal.learn.weights import load_weights
-from shoal.runs import checkpoint
+from shoal.runs import best
+from shoal.runs import checkpoint as checkpoints
 from shoal.runs.checkpoint import Checkpoint, CheckpointError
 from shoal.runs.folder import Run
 
@@ -41,10 +43,12 @@ class DeployedPolicy:
         features_version: str | None = None,
         skipped: Sequence[str] = (),
         seed_scheme: int = SCHEME,
+        chosen: str = "",
     ) -> None:
         self.agent, self.action_space, self.config, self.epoch = agent, action_space, config, epoch
         self.features_version, self.skipped = features_version, list(skipped)
         self.seed_scheme = seed_scheme  # of the episodes that it was trained on
+        self.chosen = chosen  # what to tell a person of the epoch, where it is not the newest
         self.generator = torch.Generator().manual_seed(0)
 
     def __call__(self, observation: Any, *, deterministic: bool = True, batched: bool = False) -> Any:
@@ -116,18 +120,20 @@ def read_policy(
     run: str | Path,
     *,
     epoch: int | None = None,
+    checkpoint: str | int | None = None,
     network: nn.Module | None = None,
     runs_dir: str | Path = "runs",
     resolve: Resolver = only_built_in,
 ) -> DeployedPolicy:
-    """The newest policy of a run, or that of an epoch kept; the caller says what `skipped` names.
+    """The policy of a run: the best by the evaluations while it trained, if there were any, else the newest; or that
+    of an epoch kept. `checkpoint` may be "last", "best" or an epoch. The caller says what `skipped` and `chosen` name.
 
     A checkpoint may come from anybody. What it says of its network goes to `resolve` and nowhere else.
     """
     folder = Run.open(run, Path(runs_dir))
     config: TrainConfig = from_dict(folder.config).replace(device="cpu")
-    kept = folder.checkpoints
-    found = checkpoint.load_latest(kept) if epoch is None else checkpoint.load(kept, epoch)
+    wanted, chosen = best.chosen(folder, checkpoint) if epoch is None else (epoch, "")
+    found = _load(folder, wanted, by_name=epoch is not None or checkpoint is not None)
     try:
         observation_space, action_space, own_network, version = _described(found)
         part = {name.split(".", 1)[0]: {} for name in found.tensors}  # type: dict[str, dict[str, Array]]
@@ -156,7 +162,21 @@ def read_policy(
         features_version=version,
         skipped=found.skipped,
         seed_scheme=int(found.meta.get("seed_scheme", 1)),
+        chosen=chosen if found.epoch == wanted else "",
     )
+
+
+def _load(folder: Run, epoch: int | None, by_name: bool) -> Checkpoint:
+    """Of that epoch, or the newest; where nobody named the epoch, the newest stands in for a damaged one."""
+    if epoch is None:
+        return checkpoints.load_latest(folder.checkpoints)
+    try:
+        return checkpoints.load(folder.checkpoints, epoch)
+    except CheckpointError as error:
+        if by_name:
+            raise
+        found = checkpoints.load_latest(folder.checkpoints)
+        return dataclasses.replace(found, skipped=[*found.skipped, str(error)])
 
 
 def _resolved(resolve: Resolver, name: str, options: dict[str, Any], found: Checkpoint) -> OwnNetwork:

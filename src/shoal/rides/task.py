@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from shoal.tasks import Command, Say, Shown, Spaces, Task
+from shoal.tasks import Check, Command, Say, Shown, Spaces, Task
 
 if TYPE_CHECKING:
     from torch import nn
@@ -130,3 +130,12 @@ class Rides(Task):
         from shoal.runs.page import Part
 
         return (Part(TITLE, section(run, self.evaluations[0][0])),)
+
+    def checks(self) -> Sequence[Check]:
+        """The solver that builds and judges plans."""
+        from shoal.extras import install, version
+
+        found = version("pyvrp")
+        if found is None:
+            return (Check("pyvrp", None, "PyVRP is not installed; rides needs it", install("rides")),)
+        return (Check("pyvrp", True, f"PyVRP {found}"),)

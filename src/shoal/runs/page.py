@@ -45,6 +45,7 @@ td.wide { white-space: normal; min-width: 12rem; text-align: left; }
 svg, img { width: 100%; height: auto; } figure { margin: 1rem 0; }
 .charts { display: grid; gap: .8rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); }
 .large > svg, .large > img { min-width: 50rem; } .wide .large > svg { min-width: 70rem; }
+.frames { display: flex; flex-wrap: wrap; gap: .8rem; } .frames pre { font-size: .7rem; line-height: 1.2; margin: 0; }
  .small { max-width: 26rem; } .middle { max-width: 40rem; } details { margin: .5rem 0; }
 .event { color: var(--bad); white-space: pre-wrap; }
 @media print { nav { display: none; } body { max-width: none; font-size: 11px; } h2, h3 { break-after: avoid; }
@@ -191,6 +192,15 @@ def as_image(svg: str, alt: str) -> str:
     """A picture from a file, as an image: so it cannot run anything, nor meet the names of another's parts."""
     data = base64.b64encode(themed(svg).encode()).decode()
     return f"<img alt='{text(alt)}' src='data:image/svg+xml;base64,{data}'>"
+
+
+def moving(gif: bytes, still: bytes, alt: str) -> str:
+    """A clip; whoever has asked the system for no motion sees its last picture."""
+    clip, last = (base64.b64encode(data).decode() for data in (gif, still))
+    return (
+        f"<picture><source media='(prefers-reduced-motion: reduce)' srcset='data:image/png;base64,{last}'>"
+        f"<img alt='{text(alt)}' src='data:image/gif;base64,{clip}'></picture>"
+    )
 
 
 _COLOUR = re.compile(r"(fill|stroke): (#[0-9a-f]{6})")

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from shoal.tasks.registry import BrokenTask, environment, find, load_all, names
-from shoal.tasks.task import Command, Say, Shown, Spaces, Task, plain
+from shoal.tasks.task import Check, Command, Say, Shown, Spaces, Task, plain
 
 __all__ = [
-    "BrokenTask", "Command", "Say", "Shown", "Spaces", "Task", "environment", "evaluations", "find",
+    "BrokenTask", "Check", "Command", "Say", "Shown", "Spaces", "Task", "environment", "evaluations", "find",
     "load_all", "names", "options_class", "options_to_kwargs", "plain", "quickest", "settings", "task_or_default",
 ]  # fmt: skip
 

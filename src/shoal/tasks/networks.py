@@ -44,13 +44,21 @@ def _brings_one(task: Task) -> bool:
 
 
 def load_policy(
-    run: str | Path, *, epoch: int | None = None, network: nn.Module | None = None, runs_dir: str | Path = "runs"
+    run: str | Path,
+    *,
+    epoch: int | None = None,
+    checkpoint: str | int | None = None,
+    network: nn.Module | None = None,
+    runs_dir: str | Path = "runs",
 ) -> DeployedPolicy:
-    """The newest policy of a run, or that of an epoch kept. A network of your own is given as `network`.
+    """The policy of a run: the best by the evaluations while it trained (`--evaluate-every`), if there were any, else
+    the newest. `checkpoint` may be "last", "best" or an epoch kept (`epoch=40` is the same). A network of your own is
+    given as `network`.
 
-    Warns where a newer checkpoint is damaged and an older one is used.
+    `policy.epoch` says which epoch it is, and `policy.chosen` why, where it is not the newest. Warns where a newer
+    checkpoint is damaged and an older one is used.
     """
-    policy = read_policy(run, epoch=epoch, network=network, runs_dir=runs_dir, resolve=resolve)
+    policy = read_policy(run, epoch=epoch, checkpoint=checkpoint, network=network, runs_dir=runs_dir, resolve=resolve)
     for reason in policy.skipped:
         warnings.warn(f"the policy of epoch {policy.epoch} is used: damaged checkpoint {reason}", stacklevel=2)
     return policy

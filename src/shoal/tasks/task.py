@@ -34,6 +34,25 @@ class Shown:
 
 
 @dataclass(frozen=True)
+class Check:
+    """A line of `shoal doctor`. What is merely not there (`fine` is None) is wrong only where it was asked for.
+
+    >>> absent = Check("cuda", None, "torch sees no CUDA device")
+    >>> absent.wrong(asked=False), absent.wrong(asked=True)
+    (False, True)
+    """
+
+    name: str  # the word after --for
+    fine: bool | None
+    said: str  # what was found, or what is wrong
+    cure: str = ""  # what to do where it is not fine
+
+    def wrong(self, asked: bool) -> bool:
+        """Whether the installation is found wanting by it."""
+        return self.fine is False or (self.fine is None and asked)
+
+
+@dataclass(frozen=True)
 class Command:
     """A verb of a task, typed as `shoal TASK VERB`. Its options are the documented fields of a dataclass."""
 
@@ -120,6 +139,10 @@ class Task:
 
     def sections(self, run: Run) -> Sequence[Section]:
         """More sections of a run's page."""
+        return ()
+
+    def checks(self) -> Sequence[Check]:
+        """Lines of `shoal doctor` on what this task needs of the machine; quick, and raising nothing."""
         return ()
 
     def search_domain(self) -> type[Any] | None:
