@@ -1,4 +1,4 @@
-"""`shoal rides fit lookahead|taught`: make the weights that rides starts from, with a card that says how.
+"""`shoal rides fit lookahead|taught|oracle`: make the weights that rides starts from, with a card that says how.
 
 The weights that ship are in rides/data, each with such a card. Days are simulated in batches, each from a seed of its
 own, so the weights do not depend on the number of processes.
@@ -39,11 +39,13 @@ Batches = Callable[..., list[Any]]  # (function, number of batches, arguments) -
 
 @dataclass(frozen=True)
 class FitOptions:
-    """Make the weights of the lookahead, or of the network that training starts from (taught)."""
+    """Make the weights of the lookahead, of the network that training starts from (taught), or of the neural routing
+    oracle."""
 
-    what: Literal["lookahead", "taught"]
+    what: Literal["lookahead", "taught", "oracle"]
     """lookahead: what an accepted offer is worth, from days that branch. taught: the network that `shoal train rides`
-    starts from, from sampled futures; it looks at the lookahead that ships."""
+    starts from, from sampled futures; it looks at the lookahead that ships. oracle: the network behind
+    --oracle neural, which copies plans of the routing search; it takes --hours, --seed and --out alone."""
     prices: Literal["insertion", "pooled"] = "pooled"
     """Prices of the 16 offers that the weights are for."""
     days: int = 10_000
@@ -56,12 +58,16 @@ class FitOptions:
     """taught: gradient steps of the fit."""
     seed: int = 0
     """Seed of the days and of the fit."""
+    hours: float = 3.0
+    """oracle: hours of plans and fit together. A fit that was interrupted goes on where it was, from the folder beside
+    its weights (OUT with .fit)."""
     workers: int | None = None
     """Processes that simulate days; default: one per usable core. They do not change the weights."""
     device: str = "cpu"
     """Where the fit is computed: cpu or cuda."""
     out: str = ""
-    """File for the weights (.npz); default: lookahead_PRICES.npz or taught_PRICES.npz here. The card is beside it."""
+    """File for the weights (.npz; of the oracle .safetensors); default: lookahead_PRICES.npz, taught_PRICES.npz or
+    oracle.safetensors here. The card is beside it."""
 
     def __post_init__(self) -> None:
         least = {"days": 20, "customers": 1, "passes": 1, "steps": 1, "seed": 0}
@@ -70,18 +76,25 @@ class FitOptions:
                 raise ValueError(f"expected --{name} of at least {bound}, got {getattr(self, name)}")
         if self.workers is not None and self.workers < 1:
             raise ValueError(f"expected --workers of at least 1, got {self.workers}")
-        if not self.file.name.endswith(".npz"):
-            raise ValueError(f"expected --out as a file that ends in .npz, got {self.out!r}")
+        if not 0 < self.hours < float("inf"):
+            raise ValueError(f"expected --hours above 0, got {self.hours}")
+        if not self.file.name.endswith(self._ending):
+            raise ValueError(f"expected --out as a file that ends in {self._ending}, got {self.out!r}")
+
+    @property
+    def _ending(self) -> str:
+        return ".safetensors" if self.what == "oracle" else ".npz"
 
     @property
     def file(self) -> Path:
         """Where the weights go."""
-        return Path(self.out or f"{self.what}_{self.prices}.npz")
+        return Path(self.out or ("oracle" if self.what == "oracle" else f"{self.what}_{self.prices}") + self._ending)
 
     @property
     def command(self) -> str:
         """What makes these weights again. How many processes, and the file's name, are no part of that."""
-        kept = {name: value for name, value in asdict(self).items() if name not in ("what", "workers", "out")}
+        own = ("hours", "seed") if self.what == "oracle" else set(asdict(self)) - {"what", "workers", "out", "hours"}
+        kept = {name: value for name, value in asdict(self).items() if name in own}
         return f"shoal rides fit {self.what} " + " ".join(f"--{name} {value}" for name, value in kept.items())
 
 
@@ -89,8 +102,14 @@ def fit(options: FitOptions, say: Say = lambda text: None) -> dict[str, Any]:
     """Simulate days, fit, and write the weights and their card; returns the card."""
     options.file.parent.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
-    with _workers(options) as batches:
-        scores = (_fit_lookahead if options.what == "lookahead" else _teach)(options, batches, say)
+    took: dict[str, Any] = {"days": options.days}
+    if options.what == "oracle":
+        from shoal.rides.fit.oracle import fit_oracle
+
+        took, scores = fit_oracle(options.file, hours=options.hours, seed=options.seed, say=say)
+    else:
+        with _workers(options) as batches:
+            scores = (_fit_lookahead if options.what == "lookahead" else _teach)(options, batches, say)
     card = {
         "weights": options.file.name,
         "sha256": hashlib.sha256(options.file.read_bytes()).hexdigest(),
@@ -98,7 +117,7 @@ def fit(options: FitOptions, say: Say = lambda text: None) -> dict[str, Any]:
         "code": code(),
         "machine": machine(),
         "seed": options.seed,
-        "days": options.days,
+        **took,
         "scores": scores,
         "wall_s": round(time.perf_counter() - began, 1),
     }
@@ -213,5 +232,9 @@ def _run(options: FitOptions, say: Say) -> Shown:
 
 
 COMMAND = Command(
-    "make the weights that rides starts from, with a card that says how", FitOptions, _run, "lookahead|taught", "what"
+    "make the weights that rides starts from, with a card that says how",
+    FitOptions,
+    _run,
+    "lookahead|taught|oracle",
+    "what",
 )

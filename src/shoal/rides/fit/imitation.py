@@ -1,0 +1,213 @@
+"""Fit the routing network to plans: at each step of the decoder, the place that the plan gives the request.
+
+A plan that knows only the requests so far is the plan with the others left out, so each place is well defined, whatever
+the order in which vehicles are named: a route that is new goes to the first empty vehicle.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from torch.nn import functional as F
+
+from shoal.core.seeds import generator
+from shoal.rides.fit.plans_to_copy import Copybook, copybook, joined
+from shoal.rides.routing.neural.decode import STARTS_S, order_of
+from shoal.rides.routing.neural.fleet import NOWHERE, ROWS, City, Fleet, make_batch
+from shoal.rides.routing.neural.network import OFFERED, RoutingNetwork, gathered, links_of, place_features
+from shoal.rides.world.world import World
+
+BOOK_DAYS = 512  # plans made at once ...
+PASSES = 8  # ... after which so many times as many are learned from, of all made so far
+AT_ONCE = 64  # plans in a gradient step
+RATE, WARM = 1.5e-3, 200  # learning rate, and the steps until it is reached
+_ORDER = 0x51FF
+
+
+def places_in_plan(book: Copybook, order: Tensor) -> tuple[Tensor, Tensor]:
+    """Gaps of pickup and dropoff, int64[B, C], when requests come in this order; negative if too far from the end."""
+    customers = order.shape[1]
+    route = torch.from_numpy(book.route[:, :customers])
+    position = torch.from_numpy(book.position[:, : 2 * customers])
+    rank = order.argsort(1)
+    before = (rank[:, None] < rank[:, :, None]) & (route[:, None] == route[:, :, None]) & (route[:, None] >= 0)
+    pickup, dropoff = position[:, 0::2], position[:, 1::2]
+
+    def behind(stop: Tensor) -> Tensor:
+        later = (pickup[:, None] > stop[:, :, None]).long() + (dropoff[:, None] > stop[:, :, None]).long()
+        return (later * before).sum(2)
+
+    return ROWS - 2 - behind(pickup), ROWS - 2 - behind(dropoff)
+
+
+def imitation_loss(network: RoutingNetwork, city: City, book: Copybook, rng: np.random.Generator) -> dict[str, Tensor]:
+    """Mean cross-entropy over the steps, and how often the best score is the plan's place."""
+    customers = int(-(-book.count.max() // 8) * 8)
+    customers = min(customers, book.requests.shape[1])
+    batch = make_batch(city, book.requests[:, :customers], book.count)
+    shift_s = rng.integers(-STARTS_S, STARTS_S + 1, (len(book.count), customers)) * rng.integers(
+        2, size=(len(book.count), 1)
+    )
+    order = order_of(batch, torch.from_numpy(shift_s.astype(np.int32)))
+    gap_p, gap_d = places_in_plan(book, order)
+    links = links_of(batch)
+    steps = _forced(batch, order, links.saving.clone(), torch.from_numpy(book.route[:, :customers]), gap_p, gap_d)
+    around, features, extra_s, target, known = (torch.stack(part, 1) for part in zip(*steps, strict=True))
+    nodes, requests = network.encode(batch, links)
+    days, _, _, offered = around.shape
+    sides = gathered(nodes, around.transpose(1, 2).reshape(days, 4, -1)).view(days * customers, offered, -1)
+    placed = requests.gather(1, order[:, :, None].expand_as(requests)).reshape(days * customers, -1)
+    logits = network.score(sides, placed, features.flatten(0, 1), extra_s.flatten(0, 1))
+    kept, wanted = known.flatten(), target.flatten()
+    loss = F.cross_entropy(logits[kept], wanted[kept])
+    hit = (logits[kept].argmax(1) == wanted[kept]).float().mean()
+    seen = kept.float().sum() / batch.count.sum()
+    return {"loss": loss, "agreement": hit.detach(), "seen": seen}
+
+
+@torch.no_grad()
+def _forced(
+    batch: Any, order: Tensor, saving: Tensor, route: Tensor, gap_p: Tensor, gap_d: Tensor
+) -> list[tuple[Tensor, Tensor, Tensor, Tensor, Tensor]]:
+    """Every step of the plans: what the scorer sees, which place is the plan's, and whether that is known."""
+    fleet = Fleet(batch)
+    days, customers = order.shape
+    car = torch.full((days, batch.city.vehicles), -1)
+    used = torch.zeros(days, dtype=torch.int64)
+    good = torch.ones(days, dtype=torch.bool)
+    steps = []
+    for step in range(customers):
+        request = order[:, step]
+        places = fleet.places(request, OFFERED)
+        features = place_features(fleet, places, request, saving, (batch.count - step).clamp(min=0) / 45.0)
+        of_plan = route[fleet.day, request].clamp(min=0)
+        vehicle = car[fleet.day, of_plan]
+        vehicle = torch.where(vehicle < 0, used, vehicle).clamp(max=batch.city.vehicles - 1)
+        at_p, at_d = gap_p[fleet.day, request], gap_d[fleet.day, request]
+        active = good & (step < batch.count)
+        good = good & (at_p >= 0)  # a place too far from the end of a route: the rest of that day is left out
+        active = active & good
+        same = (
+            (places.vehicle == vehicle[:, None])
+            & (places.pickup_gap == at_p[:, None])
+            & (places.dropoff_gap == at_d[:, None])
+            & (places.extra_s < NOWHERE)
+        )
+        steps.append((places.around, features, places.extra_s, same.int().argmax(1), active & same.any(1)))
+        fleet.put(request, vehicle, at_p.clamp(min=0), at_d.clamp(min=0), active)
+        new = active & (car[fleet.day, of_plan] < 0)
+        car[fleet.day, of_plan] = torch.where(active, vehicle, car[fleet.day, of_plan])
+        used = used + new
+        saving[fleet.day, :, request] = 0.0
+    return steps
+
+
+class Imitation:
+    """A fit that can be interrupted: everything it needs to go on is in its folder."""
+
+    def __init__(self, world: World, folder: Path, *, seed: int, seconds: float, say: Callable[[str], None]) -> None:
+        self.world, self.folder, self.seed, self.seconds, self.say = world, folder, seed, seconds, say
+        self.city = City.of(world.problem)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.network = RoutingNetwork()
+        self.optimiser = torch.optim.Adam(self.network.parameters(), lr=RATE)
+        self.books: list[Copybook] = []
+        self.numbers = {"books": 0, "steps": 0, "ms": 0, "cpu_ms": 0}
+        folder.mkdir(parents=True, exist_ok=True)
+        if (folder / "state.safetensors").is_file():
+            self._restore()
+
+    def run(self) -> None:
+        """Until the time is up: make plans, learn from them, save."""
+        while self.numbers["ms"] < 1000 * self.seconds:
+            began, began_cpu = time.perf_counter(), time.process_time()
+            self._make_book()
+            found = self._learn(began)
+            self.numbers["ms"] += int(1000 * (time.perf_counter() - began))
+            self.numbers["cpu_ms"] += int(1000 * (time.process_time() - began_cpu))
+            self._save()
+            done = self.numbers["ms"] / 1000
+            self.say(
+                f"{done:.0f} of {self.seconds:.0f} s: {self.days:,} days, {self.numbers['steps']:,} steps, loss "
+                f"{found['loss']:.4f}, the plan's place in {100 * found['agreement']:.1f} %"
+            )
+
+    @property
+    def days(self) -> int:
+        """Days that have been planned."""
+        return sum(len(book.count) for book in self.books)
+
+    def _make_book(self) -> None:
+        book = copybook(self.world, self.seed, self.numbers["books"], BOOK_DAYS)
+        np.savez(self.folder / f"plans-{self.numbers['books']:05}.npz", allow_pickle=False, **_arrays(book))
+        self.books.append(book)
+        self.numbers["books"] += 1
+
+    def _learn(self, began: float) -> dict[str, float]:
+        """As many days as one book has, several times, drawn from all books; days of like size together."""
+        rng = generator(self.seed, _ORDER, self.numbers["books"])
+        sizes = np.concatenate([book.count for book in self.books])
+        starts = np.cumsum([0, *(len(book.count) for book in self.books)])
+        found: list[dict[str, float]] = []
+        for _ in range(PASSES):
+            chosen = rng.choice(len(sizes), min(BOOK_DAYS, len(sizes)), replace=False)
+            parts = np.array_split(chosen[np.argsort(sizes[chosen], kind="stable")], max(1, len(chosen) // AT_ONCE))
+            for part in rng.permutation(len(parts)):
+                self._set_rate(time.perf_counter() - began)
+                book = self._pick(parts[part], starts)
+                loss = imitation_loss(self.network, self.city, book, rng)
+                self.optimiser.zero_grad()
+                loss["loss"].backward()  # type: ignore[no-untyped-call]
+                torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
+                self.optimiser.step()
+                self.numbers["steps"] += 1
+                found.append({name: float(value.detach()) for name, value in loss.items()})
+        return {name: float(np.mean([one[name] for one in found])) for name in found[0]}
+
+    def _pick(self, rows: np.ndarray[Any, Any], starts: np.ndarray[Any, Any]) -> Copybook:
+        which = np.searchsorted(starts, rows, side="right") - 1
+        return joined([self.books[one].rows(rows[which == one] - starts[one]) for one in np.unique(which)])
+
+    def _set_rate(self, since_s: float) -> None:
+        """Up in the first steps, then down with the time that is left."""
+        done = min(1.0, (self.numbers["ms"] / 1000 + since_s) / self.seconds)
+        rate = RATE * min(1.0, (self.numbers["steps"] + 1) / WARM) * max(0.02, 0.5 * (1 + np.cos(np.pi * done)))
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+
+    def _save(self) -> None:
+        tensors = {f"network.{name}": value.contiguous() for name, value in self.network.state_dict().items()}
+        for name, parameter in self.network.named_parameters():
+            for part, value in self.optimiser.state[parameter].items():
+                tensors[f"optimiser.{part}.{name}"] = value.contiguous().clone()
+        unfinished = self.folder / "state.part"
+        save_file(tensors, unfinished, metadata={name: str(value) for name, value in self.numbers.items()})
+        unfinished.replace(self.folder / "state.safetensors")
+
+    def _restore(self) -> None:
+        path = self.folder / "state.safetensors"
+        with safe_open(path, "pt") as file:
+            self.numbers = {name: int(file.metadata()[name]) for name in self.numbers}
+        tensors = load_file(path)
+        prefix = "network."
+        self.network.load_state_dict({n[len(prefix) :]: v for n, v in tensors.items() if n.startswith(prefix)})
+        for name, parameter in self.network.named_parameters():
+            parts = {part: tensors[f"optimiser.{part}.{name}"] for part in ("step", "exp_avg", "exp_avg_sq")}
+            self.optimiser.state[parameter] = parts
+        for number in range(self.numbers["books"]):
+            with np.load(self.folder / f"plans-{number:05}.npz", allow_pickle=False) as file:
+                self.books.append(Copybook(**{name: file[name] for name in file.files}))
+        self.say(f"going on after {self.numbers['steps']:,} steps")
+
+
+def _arrays(book: Copybook) -> dict[str, Any]:
+    return {name: getattr(book, name) for name in ("requests", "count", "route", "position")}

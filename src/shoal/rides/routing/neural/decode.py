@@ -1,0 +1,82 @@
+"""Routes of a batch of days: each step places the next request of every day, by the network's scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from shoal.rides.routing.neural.fleet import NOWHERE, Batch, Fleet
+from shoal.rides.routing.neural.network import OFFERED, RoutingNetwork, gathered, links_of, place_features
+
+STARTS_S = 1200  # requests of a further start come up to so much earlier or later
+
+
+def order_of(batch: Batch, shift_s: Tensor | None = None) -> Tensor:
+    """int64[B, C]: requests by the middle of their pickup windows, moved by `shift_s`; those of nobody come last."""
+    middle = batch.opens[:, 0:-1:2] + batch.closes[:, 0:-1:2]
+    if shift_s is not None:
+        middle = middle + 2 * shift_s
+    key = torch.where(batch.present, middle, NOWHERE).to(torch.int64) * batch.customers
+    return (key + torch.arange(batch.customers, device=key.device)).argsort(1)
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """Routes of a batch."""
+
+    fleet: Fleet
+    placed: Tensor  # bool[B, C]; a request without a place is on no route
+    log_probability: Tensor  # float32[B] of the choices; 0 where they are greedy
+
+
+@torch.inference_mode()
+def decode(
+    network: RoutingNetwork, batch: Batch, order: Tensor, *, tile: int, noise: torch.Generator | None = None
+) -> Decoded:
+    """Greedy, or with `noise` sampled from the scores as logits.
+
+    Whatever is a matrix product is computed for `tile` days at a time, as those may round otherwise for another number
+    of rows: a day gets the same bits whatever the days beside it. The number of days is a multiple of `tile`.
+    """
+    nodes, requests, saving = _encoded(network, batch, tile)
+    fleet = Fleet(batch)
+    days, customers = order.shape
+    placed = torch.zeros((days, customers), dtype=torch.bool, device=order.device)
+    total = torch.zeros(days, device=order.device)
+    for step in range(int(batch.count.max())):
+        request = order[:, step]
+        known = step < batch.count
+        places = fleet.places(request, OFFERED)
+        features = place_features(fleet, places, request, saving, (batch.count - step).clamp(min=0) / 45.0)
+        seen = (gathered(nodes, places.around), requests[fleet.day, request], features, places.extra_s)
+        logits = torch.cat([network.score(*(part[rows] for part in seen)) for rows in _tiles(days, tile)])
+        if noise is None:
+            choice = logits.argmax(1, keepdim=True)
+        else:
+            choice = torch.multinomial(logits.softmax(1), 1, generator=noise)
+            total = total + logits.log_softmax(1).gather(1, choice)[:, 0] * known
+        found = known & (places.extra_s.gather(1, choice)[:, 0] < NOWHERE)
+        vehicle, gap_p, gap_d = (
+            part.gather(1, choice)[:, 0] for part in (places.vehicle, places.pickup_gap, places.dropoff_gap)
+        )
+        fleet.put(request, vehicle, gap_p, gap_d, found)
+        placed[fleet.day, request] = found
+        saving[fleet.day, :, request] = 0.0
+    return Decoded(fleet, placed, total)
+
+
+def _encoded(network: RoutingNetwork, batch: Batch, tile: int) -> tuple[Tensor, ...]:
+    """What the nodes and the requests add to a score, and what links save: tile by tile, as links take memory."""
+    parts = []
+    for rows in _tiles(len(batch.zone), tile):
+        some = batch.rows(rows.start, rows.stop)
+        links = links_of(some)
+        parts.append((*network.encode(some, links), links.saving))
+    return tuple(torch.cat(part) for part in zip(*parts, strict=True))
+
+
+def _tiles(days: int, tile: int) -> Iterator[slice]:
+    return (slice(low, low + tile) for low in range(0, days, tile))
