@@ -122,6 +122,9 @@ class PPOConfig:
     """Activation after each hidden layer."""
     network: Literal["separate", "shared"] = "separate"
     """Separate networks for policy and value, or one trunk with two heads."""
+    encoder: Literal["auto", "nature", "impala-small", "flat"] = field(default="auto", metadata=LATER)
+    """What sees pictures (uint8 with height, width and channels): the convolutions of DQN, a small residual network, or
+    the perceptron alone. "auto": nature, impala-small below 36 pixels, flat below 1,000 numbers."""
     initial_std: float = 1.0
     """Standard deviation of a continuous policy at the start (in the scaled action range)."""
     auto_scale: bool = False

@@ -13,6 +13,7 @@ from gymnasium.vector import VectorEnv
 
 from shoal.config import FromPython, TrainConfig, to_dict
 from shoal.learn.encoders import Features
+from shoal.learn.pictures import chosen_encoder
 from shoal.learn.policy import check_device
 from shoal.learn.sizing import check_memory, choose_num_envs, choose_threads
 from shoal.runs.trackers import check_names
@@ -87,6 +88,11 @@ _CHANGEABLE = {
 }
 
 
+def as_saved(config: TrainConfig) -> TrainConfig:
+    """A run that names no encoder has no pictures, or is older than encoders."""
+    return config.replace(encoder="flat") if config.ppo.encoder == "auto" else config
+
+
 def with_options(config: TrainConfig, options: dict[str, Any]) -> TrainConfig:
     budget_given = any(options.get(name) is not None for name in BUDGETS)
     return (without_budget(config) if budget_given else config).replace(**options)
@@ -113,17 +119,19 @@ def settle(config: TrainConfig, env: Any, say: Callable[[str], None]) -> TrainCo
     check_names(config.run.track)
     check_device(config.ppo.device)
     if hasattr(env, "num_envs"):
-        config = _for_actions(config.replace(num_envs=env.num_envs), env.single_action_space)
+        config = _for_spaces(
+            config.replace(num_envs=env.num_envs), env.single_observation_space, env.single_action_space
+        )
         return _with_threads(config, env.single_observation_space)
     first = env[:1] if isinstance(env, list | tuple) else env
     known = _known_spaces(config) if env is None else None
     if known is not None:
         spaces = known
-        config = _for_actions(config, spaces[1])
+        config = _for_spaces(config, *spaces)
     else:
         with closing(make_probe(**_made_of(config, first))) as probe:
             spaces = probe.single_observation_space, probe.single_action_space
-            config = _for_actions(config, spaces[1])
+            config = _for_spaces(config, *spaces)
             if config.vector.num_envs == "auto":
                 config = config.replace(num_envs=choose_num_envs(config, probed_cost_s(probe), *spaces, say))
     if config.ppo.auto_scale:
@@ -144,9 +152,11 @@ def _known_spaces(config: TrainConfig) -> Spaces | None:
 
 def _with_threads(config: TrainConfig, observation_space: Space[Any]) -> TrainConfig:
     """With the learner's threads written down: another number gives other bits, so a resumed run keeps it."""
-    return config.replace(torch_threads=choose_threads(config.ppo, Features(observation_space).size))
+    features = Features(observation_space, config.ppo.encoder)
+    return config.replace(torch_threads=choose_threads(config.ppo, features.size, sees=bool(features.pictures)))
 
 
-def _for_actions(config: TrainConfig, action_space: Space[Any]) -> TrainConfig:
-    """The options that depend on the kind of actions, as numbers that config.json can show."""
+def _for_spaces(config: TrainConfig, observation_space: Space[Any], action_space: Space[Any]) -> TrainConfig:
+    """The options that depend on the spaces, as values that config.json can show."""
+    config = config.replace(encoder=chosen_encoder(config.ppo.encoder, observation_space))
     return dataclasses.replace(config, ppo=config.ppo.for_actions(isinstance(action_space, Box)))

@@ -23,12 +23,12 @@ from shoal.core.spelling import in_python_words, unaliased
 from shoal.journal import Journal
 from shoal.learn.learner import Learner
 from shoal.learn.rollout import Interrupted
-from shoal.learn.sizing import choose_threads, picture_warning
+from shoal.learn.sizing import choose_threads, seen_lines
 from shoal.report import write_report
 from shoal.runs.folder import Run
 from shoal.runs.usage import Clock
 from shoal.runs.words import figure
-from shoal.starting import check_changes, importing, make_envs, new_config, settle, with_options
+from shoal.starting import as_saved, check_changes, importing, make_envs, new_config, settle, with_options
 from shoal.stopping import Budget
 from shoal.tasks import task_or_default
 from shoal.tasks.networks import own_network
@@ -148,6 +148,8 @@ def _train(
     if resume is not None:
         run.lock()
     else:
+        if network is not None:
+            config = config.replace(encoder="flat")  # a network of the user's sees rows of numbers
         config = settle(config, env, said.append)
         command = command or "python: shoal.train, " + shlex.join(sys.argv)
         run = Run.create(Path(config.run.runs_dir), config.run.name, to_dict(config), command, config.task)
@@ -207,7 +209,7 @@ def _run(
         journal.console.header([f"run {run.shown}", about, *budget.header(), *said])
         envs = make_envs(config, env, journal.console.message)
         own = own_network(config.task, parse_env_kwargs(config.env_kwargs)) if env is None else None
-        for line in picture_warning(envs, network or own):
+        for line in seen_lines(config.ppo, envs.single_observation_space, network is not None or own is not None):
             journal.console.message(line)
         if env is None:
             task = task_or_default(config.task)
@@ -215,7 +217,11 @@ def _run(
         journal.console.add_rows(callbacks.console_rows)
         with signals.catching(noted=journal.say_stopping, leave=leave):
             learner = Learner(
-                config, envs, network=network, own_network=own, interrupted=lambda: signals.received() is not None
+                as_saved(config) if resuming else config,
+                envs,
+                network=network,
+                own_network=own,
+                interrupted=lambda: signals.received() is not None,
             )
             training = Training(learner, budget, lambda text: journal.tell(text, event="callback"))
             if resuming:
