@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shoal.callbacks import Callback, Training
+    from shoal.comparison.api import compare
     from shoal.evaluation import evaluate
     from shoal.playing import play
     from shoal.search.api import WorkflowSearch
@@ -25,13 +26,15 @@ from shoal.tasks.registration import register
 
 __version__ = "0.2.0"
 __all__ = [
-    "Callback", "Training", "WorkflowSearch", "__version__", "evaluate", "load_policy", "make_vec", "play", "train"
+    "Callback", "Training", "WorkflowSearch", "__version__", "compare", "evaluate", "load_policy", "make_vec", "play",
+    "train",
 ]  # fmt: skip
 
 _HOMES = {
     "Callback": "shoal.callbacks",
     "Training": "shoal.callbacks",
     "WorkflowSearch": "shoal.search.api",
+    "compare": "shoal.comparison.api",
     "evaluate": "shoal.evaluation",
     "load_policy": "shoal.tasks.networks",
     "make_vec": "shoal.vector.make",

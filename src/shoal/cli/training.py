@@ -37,11 +37,9 @@ def train(args: list[str], as_json: bool) -> int:
     resume, args = _resume(args)
     reshard, args = switch(args, "--reshard")
     imports, args = take_all(args, "--import")
-    callbacks, args = take_all(args, "--callback")
     args = named(args, "--task")
     try:
-        own = imports, callbacks
-        result = _new(args, *own) if resume is None else _resumed(resume, args, reshard, *own)
+        result = _new(args, imports) if resume is None else _resumed(resume, args, reshard, imports)
     except KeyboardInterrupt:
         kept = "no run folder is kept" if resume is None else f"{resume} is as it was"
         return fail(f"stopped by Ctrl-C before the training began: {kept}", 130)
@@ -72,7 +70,17 @@ def _resume(args: list[str]) -> tuple[str | None, list[str]]:
     return resume, rest
 
 
-def _new(args: list[str], imports: list[str], callbacks: list[str]) -> Any:
+def _new(args: list[str], imports: list[str]) -> Any:
+    config = config_from(args, imports)
+    if sys.stderr.isatty():
+        print(f"shoal trains {config.task} ...", file=sys.stderr, flush=True)  # torch takes seconds to load
+    from shoal.training import train as run
+
+    return run(config=config, imports=imports, command=_command())
+
+
+def config_from(args: list[str], imports: list[str]) -> Any:
+    """The settings that the flags of a new run ask for."""
     from shoal.config import TrainConfig
     from shoal.tasks import options_class
     from shoal.tasks.presets import config_for, without_budget
@@ -81,21 +89,15 @@ def _new(args: list[str], imports: list[str], callbacks: list[str]) -> Any:
     if task is None and not {"-h", "--help"} & set(args):
         raise ValueError(f"expected a task to train: shoal train TASK\n\n{_tasks()}")
     wrappers, args = take_all(args, "--wrapper")
+    callbacks, args = take_all(args, "--callback")
     find_here([*imports, *wrappers, *callbacks, *([task] if task and ":" in task else [])])
-    default = config_for(task or TrainConfig.task).replace(wrappers=tuple(wrappers))
+    default = config_for(task or TrainConfig.task).replace(wrappers=tuple(wrappers), callbacks=tuple(callbacks))
     if gives_budget(args):
         default = without_budget(default)
     options = options_class(default.task)
-    config = (
-        parse(TrainConfig, args, "shoal train TASK", default, about=_ABOUT, extra=_EXTRA)
-        if options is None
-        else _with_flags(args, default, options)
-    )
-    if sys.stderr.isatty():
-        print(f"shoal trains {config.task} ...", file=sys.stderr, flush=True)  # torch takes seconds to load
-    from shoal.training import train as run
-
-    return run(config=config, imports=imports, callbacks=callbacks, command=_command())
+    if options is None:
+        return parse(TrainConfig, args, "shoal train TASK", default, about=_ABOUT, extra=_EXTRA)
+    return _with_flags(args, default, options)
 
 
 def _tasks() -> str:
@@ -131,11 +133,12 @@ def _flags(options: type[Any]) -> str:
     return ", ".join("--" + field.name.replace("_", "-") for field in dataclasses.fields(options))
 
 
-def _resumed(resume: str, args: list[str], reshard: bool, imports: list[str], callbacks: list[str]) -> Any:
+def _resumed(resume: str, args: list[str], reshard: bool, imports: list[str]) -> Any:
     from shoal.config import TrainConfig, from_dict
     from shoal.runs.folder import Run
     from shoal.tasks.presets import without_budget
 
+    callbacks, args = take_all(args, "--callback")
     find_here([*imports, *callbacks])
     root, _ = take(args, "--runs-dir")
     run = Run.open(resume, Path(root or "runs"))
