@@ -265,6 +265,8 @@ class TrainConfig:
     """Modules that register environments, imported first: --import MODULE, once for each."""
     wrappers: tuple[str, ...] = ()
     """Wrappers of each environment, innermost first: --wrapper module:Class, once for each."""
+    callbacks: tuple[str, ...] = field(default=(), metadata=LATER)
+    """Your own code in the loop: --callback module:Class, once for each, called in this order."""
     given: FromPython = FromPython("")  # noqa: RUF009 (text, frozen)
     """The name of env=, if the environment came from Python; no id can make it again."""
     vector: VectorConfig = field(default_factory=VectorConfig)
