@@ -20,7 +20,7 @@ OPTIONAL_POSITIVE = ["memory_budget_gb", "value_clip", "target_kl"]
 NOT_NEGATIVE = ["lr_final", "entropy_coef", "value_coef"]
 SHARES = ["gamma", "gae_lambda"]
 CHOICES = ["backend", "slices", "start_method", "on_fault", "lr_schedule", "clip_schedule", "entropy_schedule",
-           "activation", "network", "device", "on_save_error"]  # fmt: skip
+           "activation", "network", "encoder", "device", "on_save_error"]  # fmt: skip
 SWITCHES = ["auto_scale", "normalise_advantages", "normalise_observations", "normalise_rewards"]
 TEXTS = ["task", "env_kwargs", "runs_dir", "track", "given"]
 TEXTS += ["wandb_project", "wandb_entity", "wandb_group", "wandb_tags"]

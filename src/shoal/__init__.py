@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from shoal.comparison.api import compare
     from shoal.evaluation import evaluate
     from shoal.playing import play
     from shoal.search.api import WorkflowSearch
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
 from shoal.tasks.registration import register
 
 __version__ = "0.2.0"
-__all__ = ["WorkflowSearch", "__version__", "evaluate", "load_policy", "make_vec", "play", "train"]
+__all__ = ["WorkflowSearch", "__version__", "compare", "evaluate", "load_policy", "make_vec", "play", "train"]
 
 _HOMES = {
     "WorkflowSearch": "shoal.search.api",
+    "compare": "shoal.comparison.api",
     "evaluate": "shoal.evaluation",
     "load_policy": "shoal.tasks.networks",
     "make_vec": "shoal.vector.make",

@@ -120,6 +120,9 @@ class PPOConfig:
     """Activation after each hidden layer."""
     network: Literal["separate", "shared"] = "separate"
     """Separate networks for policy and value, or one trunk with two heads."""
+    encoder: Literal["auto", "nature", "impala-small", "flat"] = "auto"
+    """What sees pictures (uint8 with height, width and channels): the convolutions of DQN, a small residual network, or
+    the perceptron alone. "auto": nature, impala-small below 36 pixels, flat below 1,000 numbers."""
     initial_std: float = 1.0
     """Standard deviation of a continuous policy at the start (in the scaled action range)."""
     auto_scale: bool = False
@@ -277,8 +280,12 @@ def group_of(name: str) -> str:
     raise ValueError(f"unknown option {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
 
 
+# Options newer than the first stored results: not written at their defaults, so that hashes of settings stay.
+_LATER = ("encoder",)
+
+
 def to_dict(config: Any) -> dict[str, Any]:
-    """A config as plain data for JSON."""
+    """A config as plain data for JSON; what it leaves out has its default."""
     return {
         f.name: to_dict(value)
         if dataclasses.is_dataclass(value)
@@ -287,6 +294,7 @@ def to_dict(config: Any) -> dict[str, Any]:
         else value
         for f in fields(config)
         for value in [getattr(config, f.name)]
+        if f.name not in _LATER or value != f.default
     }
 
 

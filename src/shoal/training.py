@@ -26,9 +26,10 @@ from shoal.core.spelling import in_python_words, unaliased
 from shoal.journal import Journal
 from shoal.learn.encoders import Features
 from shoal.learn.learner import Learner
+from shoal.learn.pictures import chosen_encoder
 from shoal.learn.policy import check_device
 from shoal.learn.rollout import Interrupted
-from shoal.learn.sizing import check_memory, choose_num_envs, choose_threads, picture_warning
+from shoal.learn.sizing import check_memory, choose_num_envs, choose_threads, seen_lines
 from shoal.report import write_report
 from shoal.runs.folder import Run
 from shoal.runs.trackers import check_names
@@ -132,6 +133,8 @@ def _train(
     else:
         config = _importing(_new_config(task, config, env, options), imports)
         env = None if isinstance(env, str) else env
+        if network is not None:
+            config = config.replace(encoder="flat")  # a network of the user's sees rows of numbers
         config = _settle(config, env, said.append)
         command = command or "python: shoal.train, " + shlex.join(sys.argv)
         run = Run.create(Path(config.run.runs_dir), config.run.name, to_dict(config), command, config.task)
@@ -198,14 +201,18 @@ def _run(
         journal.console.header([f"run {run.shown}", about, *budget.header(), *said])
         envs = make_envs(config, env, journal.console.message)
         own = own_network(config.task, parse_env_kwargs(config.env_kwargs)) if env is None else None
-        for line in picture_warning(envs, network or own):
+        for line in seen_lines(config.ppo, envs.single_observation_space, network is not None or own is not None):
             journal.console.message(line)
         if env is None:
             task = task_or_default(config.task)
             journal.console.add_rows(task.console_rows(task.options(parse_env_kwargs(config.env_kwargs))))
         with signals.catching(noted=journal.say_stopping, leave=leave):
             learner = Learner(
-                config, envs, network=network, own_network=own, interrupted=lambda: signals.received() is not None
+                _as_saved(config) if resuming else config,
+                envs,
+                network=network,
+                own_network=own,
+                interrupted=lambda: signals.received() is not None,
             )
             if resuming:
                 journal.restore(learner, reshard=reshard)
@@ -311,6 +318,11 @@ _CHANGEABLE = {
 }
 
 
+def _as_saved(config: TrainConfig) -> TrainConfig:
+    """A run that names no encoder has no pictures, or is older than encoders."""
+    return config.replace(encoder="flat") if config.ppo.encoder == "auto" else config
+
+
 def _with(config: TrainConfig, options: dict[str, Any]) -> TrainConfig:
     budget_given = any(options.get(name) is not None for name in BUDGETS)
     return (without_budget(config) if budget_given else config).replace(**options)
@@ -321,14 +333,16 @@ def _check_changes(before: TrainConfig, after: TrainConfig, reshard: bool) -> li
     lines = []
     for group in ("vector", "ppo", "run", ""):
         old, new = (to_dict(getattr(config, group) if group else config) for config in (before, after))
-        for name in old:
-            if name in ("vector", "ppo", "run") or old[name] == new[name]:
+        for name in {**old, **new}:
+            if name in ("vector", "ppo", "run") or old.get(name) == new.get(name):
                 continue
             if name not in _CHANGEABLE and not (name == "num_envs" and reshard):
                 cure = "add --reshard" if name == "num_envs" else "start a new run for that"
                 flag = "--" + name.replace("_", "-")
-                raise ValueError(f"{flag} is {old[name]} in the run to resume, {new[name]} was asked for: {cure}")
-            lines.append(f"changed {name}: {old[name]} -> {new[name]}")
+                raise ValueError(
+                    f"{flag} is {old.get(name)} in the run to resume, {new.get(name)} was asked for: {cure}"
+                )
+            lines.append(f"changed {name}: {old.get(name)} -> {new.get(name)}")
     return lines
 
 
@@ -337,17 +351,19 @@ def _settle(config: TrainConfig, env: Any, say: Callable[[str], None]) -> TrainC
     check_names(config.run.track)
     check_device(config.ppo.device)
     if hasattr(env, "num_envs"):
-        config = _for_actions(config.replace(num_envs=env.num_envs), env.single_action_space)
+        config = _for_spaces(
+            config.replace(num_envs=env.num_envs), env.single_observation_space, env.single_action_space
+        )
         return _with_threads(config, env.single_observation_space)
     first = env[:1] if isinstance(env, list | tuple) else env
     known = _known_spaces(config) if env is None else None
     if known is not None:
         spaces = known
-        config = _for_actions(config, spaces[1])
+        config = _for_spaces(config, *spaces)
     else:
         with closing(make_probe(**_made_of(config, first))) as probe:
             spaces = probe.single_observation_space, probe.single_action_space
-            config = _for_actions(config, spaces[1])
+            config = _for_spaces(config, *spaces)
             if config.vector.num_envs == "auto":
                 config = config.replace(num_envs=choose_num_envs(config, probed_cost_s(probe), *spaces, say))
     if config.ppo.auto_scale:
@@ -368,9 +384,11 @@ def _known_spaces(config: TrainConfig) -> Spaces | None:
 
 def _with_threads(config: TrainConfig, observation_space: Space[Any]) -> TrainConfig:
     """With the learner's threads written down: another number gives other bits, so a resumed run keeps it."""
-    return config.replace(torch_threads=choose_threads(config.ppo, Features(observation_space).size))
+    features = Features(observation_space, config.ppo.encoder)
+    return config.replace(torch_threads=choose_threads(config.ppo, features.size, sees=bool(features.pictures)))
 
 
-def _for_actions(config: TrainConfig, action_space: Space[Any]) -> TrainConfig:
-    """The options that depend on the kind of actions, as numbers that config.json can show."""
+def _for_spaces(config: TrainConfig, observation_space: Space[Any], action_space: Space[Any]) -> TrainConfig:
+    """The options that depend on the spaces, as values that config.json can show."""
+    config = config.replace(encoder=chosen_encoder(config.ppo.encoder, observation_space))
     return dataclasses.replace(config, ppo=config.ppo.for_actions(isinstance(action_space, Box)))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import numpy as np
-import pytest
 from gymnasium import spaces
 
 from shoal.config import PPOConfig, TrainConfig
@@ -87,33 +85,3 @@ def test_threads_follow_all_layers(monkeypatch) -> None:
     assert sizing.choose_threads(PPOConfig(hidden=(512,), minibatch_size=65536), 64) == 6
     assert sizing.choose_threads(PPOConfig(hidden=(64, 64), minibatch_size=256), 28_224) == 6
     assert sizing.choose_threads(PPOConfig(torch_threads=3), 28_224) == 3
-
-
-class Seen:
-    """What the warning asks of an environment."""
-
-    def __init__(self, space: spaces.Space) -> None:
-        self.single_observation_space = space
-
-
-@pytest.mark.parametrize(
-    "space",
-    [
-        spaces.Box(0, 255, (96, 96, 3), np.uint8),
-        spaces.Box(0, 255, (84, 84), np.uint8),
-        spaces.Dict(camera=spaces.Box(0, 1, (3, 40, 40)), speed=spaces.Box(-1, 1, (2,))),
-    ],
-)
-def test_pictures_for_a_perceptron_are_warned_of(space: spaces.Space) -> None:
-    """With what to do; a network of the user's is left alone."""
-    (line,) = sizing.picture_warning(Seen(space), None)
-    assert "network=" in line
-    assert sizing.picture_warning(Seen(space), object()) == []
-
-
-@pytest.mark.parametrize(
-    "space", [spaces.Box(-1, 1, (4000,)), spaces.Box(0, 1, (8, 8, 3)), spaces.Box(-1, 1, (50, 50))]
-)
-def test_what_is_no_picture_is_not(space: spaces.Space) -> None:
-    """Rows of numbers, boards, matrices."""
-    assert sizing.picture_warning(Seen(space), None) == []

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from shoal.cli.compare import compare
 from shoal.cli.doctor import doctor
 from shoal.cli.errors import fail, guarded
 from shoal.cli.evaluate import evaluate
@@ -111,6 +112,7 @@ def report(args: list[str], as_json: bool) -> int:
 COMMANDS: dict[str, tuple[Callable[[list[str], bool], int], str]] = {
     "train": (train, "train TASK: train PPO on many environments (--resume RUN continues)"),
     "evaluate": (evaluate, "evaluate RUN: score a run on held-out episodes"),
+    "compare": (compare, "compare TASK --vary OPTION=A,B: train arms with the same seeds and say which is better"),
     "play": (play, "play RUN: watch a run, as a video, in a window or as text"),
     "search": (search, "search TASK: find the best order of repairs or visits (--resume FOLDER continues)"),
     "tasks": (tasks, "tasks: list the tasks"),

@@ -71,6 +71,16 @@ def _resume(args: list[str]) -> tuple[str | None, list[str]]:
 
 
 def _new(args: list[str], imports: list[str]) -> Any:
+    config = config_from(args, imports)
+    if sys.stderr.isatty():
+        print(f"shoal trains {config.task} ...", file=sys.stderr, flush=True)  # torch takes seconds to load
+    from shoal.training import train as run
+
+    return run(config=config, imports=imports, command=_command())
+
+
+def config_from(args: list[str], imports: list[str]) -> Any:
+    """The settings that the flags of a new run ask for."""
     from shoal.config import TrainConfig
     from shoal.tasks import options_class
     from shoal.tasks.presets import config_for, without_budget
@@ -84,16 +94,9 @@ def _new(args: list[str], imports: list[str]) -> Any:
     if gives_budget(args):
         default = without_budget(default)
     options = options_class(default.task)
-    config = (
-        parse(TrainConfig, args, "shoal train TASK", default, about=_ABOUT, extra=_EXTRA)
-        if options is None
-        else _with_flags(args, default, options)
-    )
-    if sys.stderr.isatty():
-        print(f"shoal trains {config.task} ...", file=sys.stderr, flush=True)  # torch takes seconds to load
-    from shoal.training import train as run
-
-    return run(config=config, imports=imports, command=_command())
+    if options is None:
+        return parse(TrainConfig, args, "shoal train TASK", default, about=_ABOUT, extra=_EXTRA)
+    return _with_flags(args, default, options)
 
 
 def _tasks() -> str:

@@ -23,16 +23,17 @@ class CompiledSingleEnv(gym.Env[Any, Any]):
             self.envs.single_action_space,
         )
         self._next: Any = None  # the first observation of the episode that the vector environment has begun already
+        self._mask: Any = None  # of the present observation
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode; the seed makes it and those after it reproducible."""
         super().reset(seed=seed)
         if seed is None and self._next is not None:
             obs, self._next = self._next, None
-            return obs, {}
+            return self._seen(obs), {}
         self._next = None
         obs, _ = self.envs.reset(seed=seed)
-        return _row(obs), {}
+        return self._seen(_row(obs)), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """One step; after the last of an episode, call reset."""
@@ -42,7 +43,20 @@ class CompiledSingleEnv(gym.Env[Any, Any]):
         obs = _row(obs)
         if terminated[0] or truncated[0]:
             obs, self._next = _row(self.envs.final_obs), obs
-        return obs, float(rewards[0]), bool(terminated[0]), bool(truncated[0]), {}
+        return self._seen(obs), float(rewards[0]), bool(terminated[0]), bool(truncated[0]), {}
+
+    def action_masks(self) -> Any:
+        """Which actions are legal now, bool[A], as MaskablePPO of sb3-contrib asks for; all where nothing is masked."""
+        if self._mask is not None:
+            return np.asarray(self._mask, np.bool_)
+        space = self.action_space
+        if not isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
+            raise TypeError(f"expected discrete actions for a mask, got {space}")
+        return np.ones(int(space.n if isinstance(space, gym.spaces.Discrete) else space.nvec.sum()), np.bool_)
+
+    def _seen(self, obs: Any) -> Any:
+        self._mask = obs["action_mask"] if isinstance(obs, dict) and "action_mask" in obs else None
+        return obs
 
 
 def _row(obs: Any) -> Any:

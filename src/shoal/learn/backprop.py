@@ -2,7 +2,8 @@
 
 The built-in network is differentiated by hand, policy first and value after it: activations and their gradients in
 place, no graph, what one half needs out of the cache before the other begins. That is a quarter off the time of a small
-update. Any other network goes through autograd, to the same numbers but for rounding.
+update. Any other network goes through autograd, to the same numbers but for rounding; where pictures are seen, once
+through the encoder for policy and value.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from shoal.learn.networks import ActorCritic, Trunk
+from shoal.learn.pictures import SeeingActorCritic
 
 _NARROW = 32  # columns under which a product of matrices is faster the other way round
 
@@ -48,6 +50,8 @@ def begin(network: nn.Module, features: Tensor) -> Pass:
 def way_of(network: nn.Module) -> Callable[[Any, Tensor], Pass]:
     """How to begin passes over features `[B, F]`, until the network is changed. Looking costs as much as a layer: an
     update looks once."""
+    if type(network) is SeeingActorCritic and not {"policy", "value"} & set(network.__dict__):
+        return lambda network, rows: _ByAutograd(network.head, network.encoder(rows))
     return _ByHand if type(network) is ActorCritic and network.is_plain() else _ByAutograd
 
 

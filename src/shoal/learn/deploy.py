@@ -132,6 +132,8 @@ def read_policy(
     """
     folder = Run.open(run, Path(runs_dir))
     config: TrainConfig = from_dict(folder.config).replace(device="cpu")
+    if config.ppo.encoder == "auto":  # a run that names none has no pictures, or is older than encoders
+        config = config.replace(encoder="flat")
     wanted, chosen = best.chosen(folder, checkpoint) if epoch is None else (epoch, "")
     found = _load(folder, wanted, by_name=epoch is not None or checkpoint is not None)
     try:

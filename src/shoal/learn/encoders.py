@@ -1,4 +1,4 @@
-"""Observations as the network sees them: one float32 row per environment, and the action mask apart."""
+"""Observations as the network sees them: one row per environment, and the action mask apart."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from shoal.core.arrays import Array, Layout
 from shoal.core.errors import Unsupported
+from shoal.learn.pictures import Encoder, pictures
 
 MASK_KEY = "action_mask"
 
@@ -21,10 +22,15 @@ class Features:
 
     Numbers pass as float32, bytes are scaled to [0, 1], Discrete and MultiDiscrete become one-hot. In a Dict
     observation the part named `action_mask` is left out: it is not seen by the network but applied to its logits.
+
+    Pictures for an `encoder` stay bytes: then a row is packed, uint8[bytes], the pictures first and the float32 numbers
+    behind them, and `size` counts the numbers alone.
     """
 
-    def __init__(self, space: spaces.Space[Any]) -> None:
+    def __init__(self, space: spaces.Space[Any], encoder: Encoder = "flat") -> None:
         self.layout = Layout(space)
+        self.pictures = pictures(space, encoder)
+        seen = {picture.leaf for picture in self.pictures}
         self.mask_leaf: int | None = None
         self._parts: list[tuple[int, str, Any]] = []  # (leaf, how, detail)
         self.size = 0
@@ -32,6 +38,8 @@ class Features:
         for leaf, (path, shape, dtype) in enumerate(self.layout.leaves):
             if path == (MASK_KEY,):
                 self.mask_leaf = leaf
+                continue
+            if leaf in seen:
                 continue
             part = _find(space, path)
             if isinstance(part, spaces.Discrete):
@@ -43,10 +51,31 @@ class Features:
                 self._parts.append((leaf, "number", scale))
                 self.size += int(np.prod(shape))
                 self.wide |= (dtype.kind == "f" and dtype.itemsize > 4) or (dtype.kind in "iu" and dtype.itemsize >= 4)
-        if self.size == 0:
+        if self.size == 0 and not self.pictures:
             raise Unsupported(f"expected an observation with something to see beside {MASK_KEY!r}, got {space}")
-        only = self._parts[0]
-        self._plain = len(self._parts) == 1 and only[1:] == ("number", 1.0)
+        self._plain = len(self._parts) == 1 and self._parts[0][1:] == ("number", 1.0)
+
+    @property
+    def width(self) -> int:
+        """Columns of a row: numbers, or bytes where there are pictures."""
+        return sum(picture.numbers for picture in self.pictures) + 4 * self.size if self.pictures else self.size
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of a row."""
+        return torch.uint8 if self.pictures else torch.float32
+
+    @property
+    def is_picture(self) -> bool:
+        """Whether a row is one picture and no more, so that the environment's own bytes are its rows."""
+        return len(self.pictures) == 1 and self.size == 0
+
+    def pack(self, leaves: Sequence[Tensor], numbers: Tensor) -> Tensor:
+        """Rows for the network: `numbers` [B, size] themselves, or behind the pictures of `leaves`."""
+        if not self.pictures:
+            return numbers
+        parts = [leaves[picture.leaf].flatten(1).to(numbers.device) for picture in self.pictures]
+        return parts[0] if self.is_picture else torch.cat([*parts, numbers.contiguous().view(torch.uint8)], 1)
 
     def _one_hot(self, leaf: int, path: tuple[Any, ...], starts: list[int], counts: list[int]) -> None:
         first = np.cumsum([0, *counts[:-1]])  # column at which each component begins
@@ -62,10 +91,12 @@ class Features:
             np.full(int(np.prod(self.layout.leaves[leaf][1])) if how == "number" else detail[3], how == "one-hot")
             for leaf, how, detail in self._parts
         ]
-        return np.concatenate(marks)
+        return np.concatenate(marks) if marks else np.zeros(0, np.bool_)
 
     def encode(self, leaves: Sequence[Tensor], dtype: torch.dtype = torch.float32) -> Tensor:
         """Leaf tensors `[B, *shape]` to features `[B, size]`, float32 unless a caller needs more digits."""
+        if not self._parts:
+            return torch.empty((len(leaves[0]), 0), dtype=dtype)
         if self._plain:
             return _rows(leaves[self._parts[0][0]]).to(dtype)
         columns = []

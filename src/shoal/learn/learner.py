@@ -73,7 +73,6 @@ class Learner:
         self.tracker = EpisodeTracker(env.num_envs)
         self.reward_scale = RewardScale(env.num_envs, ppo.gamma) if ppo.normalise_rewards else None
         self.epoch = self.steps = self.episodes_in_epoch = 0
-        self._features: torch.Tensor | None = None  # of a rollout's valid rows [T * N, F]
         self._credit: dict[str, float] = {}  # figures of this rollout's
         self._scale_is_new = False  # the statistics have taken in this rollout, the first, before its update
         self.seed_scheme = SCHEME
@@ -110,7 +109,7 @@ class Learner:
             self._learn_scale(rollout)
         flat = [tensor.flatten(0, 1) for tensor in rollout.tensors]  # per leaf [(T + 1) N, *shape]
         valid = rollout.valid.ravel()
-        features, values = self._encode_and_value(flat, valid)
+        features, values = agent.encode_and_value(flat, valid)
         values = values.reshape(steps + 1, num_envs)
         rewards = rollout.rewards
         if self.reward_scale is not None:
@@ -149,23 +148,6 @@ class Learner:
     def policy(self) -> DeployedPolicy:
         """The policy as it is now, for the environment's own use."""
         return DeployedPolicy(self.agent, self.env.single_action_space, self.config, self.epoch)
-
-    def _encode_and_value(self, leaves: list[torch.Tensor], valid: Array) -> tuple[torch.Tensor, Array]:
-        """Features of the valid rows `[B, F]`, and values of all rows, the last observations' included: part by part,
-        so that features are held once, in memory that every rollout uses again."""
-        agent, rows = self.agent, len(leaves[0])
-        if self._features is None:
-            self._features = torch.empty((len(valid), agent.features.size), device=agent.device)
-        features = self._features[: int(valid.sum())]
-        values, at = np.empty(rows, np.float32), 0
-        for part in agent.chunks(rows):
-            encoded = agent.encode([leaf[part] for leaf in leaves])
-            values[part] = agent.values(encoded)
-            here = valid[part]  # shorter than the part where the last observations begin: nobody acted from them yet
-            picked = encoded[: len(here)] if here.all() else encoded[torch.from_numpy(np.flatnonzero(here))]
-            features[at : at + len(picked)] = picked
-            at += len(picked)
-        return features, values
 
     def update(self, batch: Batch | None, progress: float) -> dict[str, float]:
         """Learn from a batch; only afterwards do the observation statistics take it in: the update must see what acting

@@ -22,11 +22,13 @@ from shoal.learn.encoders import Features
 from shoal.learn.lean import acting_policy
 from shoal.learn.networks import ActorCritic
 from shoal.learn.normalise import RunningMoments
+from shoal.learn.pictures import SeeingActorCritic, chosen_encoder
 
 CLIP = 10.0  # normalised observations are cut off here: an outlier must not blow up the network
 Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]  # of observations and of actions
 _CHUNK_ROWS = 16_384  # of a rollout are taken at once: what is made of them stays in the cache
 _CHUNK_BYTES = 1 << 22  # and no more of large observations than this, as features
+_PICTURE_CHUNK_BYTES = 1 << 24  # of pictures, whose convolutions need rows to share out among threads
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Agent:
         network: nn.Module | None = None,
         own_network: OwnNetwork | None = None,
     ) -> None:
-        self.features = Features(observation_space)
+        self.features = Features(observation_space)  # flat, as a network of the user's or of a task takes them
         self.kind = action_kind(action_space)
         self.device = config.device
         self.own_network = own_network if network is None else None  # what a checkpoint says of it
@@ -68,12 +70,14 @@ class Agent:
                     f"value(features) -> [B]; {type(network).__name__} has no {method}"
                 )
         self.network = network.to(self.device).eval()
+        self._rows: Tensor | None = None  # of a rollout, for the network
         self._check_outputs()
         self.begin_acting()
         # A one-hot feature that is seen rarely has a tiny spread. Divided by it, it would saturate the first layer and
         # the policy would settle before it knows the state (Taxi-v4: stuck at -100 instead of +7).
         features = self.features
-        self.moments = RunningMoments((features.size,), features.one_hot) if config.normalise_observations else None
+        scaled = config.normalise_observations and features.size > 0  # pictures are never scaled by statistics
+        self.moments = RunningMoments((features.size,), features.one_hot) if scaled else None
         self._set_scale()
 
     def _made(
@@ -95,19 +99,35 @@ class Agent:
                     made = own_network.make((observation_space, action_space), config)
                     if made is not None:
                         return made
-                return ActorCritic(
-                    self.features.size,
-                    self.kind,
-                    hidden=config.hidden,
-                    activation=config.activation,
-                    shared=config.network == "shared",
-                    initial_std=config.initial_std,
-                )
+                return self._built_in(observation_space, config)
         finally:
             torch.set_num_threads(threads)
 
+    def _built_in(self, observation_space: spaces.Space[Any], config: PPOConfig) -> nn.Module:
+        """Convolutions where there are pictures, otherwise perceptrons alone."""
+        encoder = chosen_encoder(config.encoder, observation_space)
+        self.features = Features(observation_space, encoder)
+        layers: dict[str, Any] = {
+            "hidden": config.hidden,
+            "activation": config.activation,
+            "shared": config.network == "shared",
+            "initial_std": config.initial_std,
+        }
+        seen = self.features.pictures
+        if not seen:
+            return ActorCritic(self.features.size, self.kind, **layers)
+        if config.policy_epochs or config.value_epochs:
+            raise ValueError(
+                "expected no --policy-epochs and no --value-epochs with pictures: policy and value share the encoder, "
+                "so the passes of one would move the other. Use --update-epochs"
+            )
+        return SeeingActorCritic(seen, self.features.size, self.kind, encoder, **layers)
+
     def encode(self, leaves: Sequence[Tensor]) -> Tensor:
-        """Observation leaves to normalised features on the learner's device."""
+        """Observation leaves to rows for the network, on the learner's device: numbers scaled, pictures as bytes."""
+        return self.features.pack(leaves, self._numbers(leaves))
+
+    def _numbers(self, leaves: Sequence[Tensor]) -> Tensor:
         if self.moments is None:
             return self.features.encode(leaves).to(self.device)
         if not self.features.wide:
@@ -119,20 +139,20 @@ class Agent:
 
     def chunks(self, rows: int) -> Iterator[slice]:
         """So many rows of a rollout in parts that fit the cache, and of large observations the memory."""
-        step = chunk_rows(self.features.size)
+        step = chunk_rows(self.features)
         return (slice(first, min(first + step, rows)) for first in range(0, rows, step))
 
     def distribution(self, leaves: Sequence[Tensor]) -> Tensor:
         """Parameters of the behaviour policy `[B, P]`, mask applied."""
-        return self._masked(self.network.policy(self.encode(leaves)), leaves)  # type: ignore[operator]
+        return self._params(self.network.policy, leaves)  # type: ignore[arg-type]
 
     def begin_acting(self) -> None:
         """Look at the network once, not at every step. Called before every rollout: a layer may have been replaced."""
         self._policy = acting_policy(self.network)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what is looked up in the network: a copy acts by its own."""
-        return {name: value for name, value in self.__dict__.items() if name != "_policy"}
+        """Without what is looked up in the network (a copy acts by its own), nor what a rollout left."""
+        return {name: value for name, value in self.__dict__.items() if name != "_policy"} | {"_rows": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -140,8 +160,15 @@ class Agent:
 
     def act(self, leaves: Sequence[Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
         """Parameters and sampled actions."""
-        params = self._masked(self._policy(self.encode(leaves)), leaves)
+        params = self._params(self._policy, leaves)
         return params, self.kind.sample(params, noise)
+
+    def _params(self, policy: Callable[[Tensor], Tensor], leaves: Sequence[Tensor]) -> Tensor:
+        """Of pictures, part by part: what the convolutions take for a thousand environments would not be bounded."""
+        if not self.features.pictures:
+            return self._masked(policy(self.encode(leaves)), leaves)
+        parts = [policy(self.encode([leaf[part] for leaf in leaves])) for part in self.chunks(len(leaves[0]))]
+        return self._masked(torch.cat(parts), leaves)
 
     def _masked(self, params: Tensor, leaves: Sequence[Tensor]) -> Tensor:
         masks = self.features.masks(leaves)
@@ -152,6 +179,28 @@ class Agent:
         """Value estimates of features `[B, F]`, float32[B]."""
         parts = [self.network.value(features[part]) for part in self.chunks(len(features))]  # type: ignore[operator]
         return torch.cat(parts).cpu().numpy() if parts else np.zeros(0, np.float32)
+
+    def encode_and_value(self, leaves: Sequence[Tensor], valid: Array) -> tuple[Tensor, Array]:
+        """Rows for the network of what is marked in bool[B], and values of all leaf rows `[B + more, *shape]`, the last
+        observations' included: part by part, so that rows are held once, in memory that every rollout uses again."""
+        count = len(leaves[0])
+        if self.features.is_picture and self.device == "cpu":  # the environment's bytes, where they lie in the rollout
+            seen = self.encode(leaves)
+            picked = seen[: len(valid)]
+            return picked if valid.all() else picked[torch.from_numpy(np.flatnonzero(valid))], self.values(seen)
+        if self._rows is None or len(self._rows) < len(valid):
+            width, dtype = self.features.width, self.features.dtype
+            self._rows = torch.empty((len(valid), width), dtype=dtype, device=self.device)
+        rows = self._rows[: int(valid.sum())]
+        values, at = np.empty(count, np.float32), 0
+        for part in self.chunks(count):
+            encoded = self.encode([leaf[part] for leaf in leaves])
+            values[part] = self.values(encoded)
+            here = valid[part]  # shorter than the part where the last observations begin: nobody acted from them yet
+            picked = encoded[: len(here)] if here.all() else encoded[torch.from_numpy(np.flatnonzero(here))]
+            rows[at : at + len(picked)] = picked
+            at += len(picked)
+        return rows, values
 
     def learn_scale(self, leaves: Sequence[Tensor], valid: Array) -> None:
         """Take observation leaves `[B, *shape]` into the statistics, those rows that are marked in bool[B]."""
@@ -180,7 +229,7 @@ class Agent:
     @torch.inference_mode()
     def _check_outputs(self) -> None:
         """A value of shape [B, 1] would broadcast against targets [B] to [B, B]: silent nonsense."""
-        features = torch.zeros((2, self.features.size), device=self.device)
+        features = torch.zeros((2, self.features.width), dtype=self.features.dtype, device=self.device)
         for method, expected in (("policy", (2, self.kind.num_params)), ("value", (2,))):
             got = tuple(getattr(self.network, method)(features).shape)
             if got != expected:
@@ -196,9 +245,10 @@ class Agent:
             raise ValueError(f"expected an action_mask of {self.kind.num_masks} entries, got shape {shape} in {space}")
 
 
-def chunk_rows(num_features: int) -> int:
+def chunk_rows(features: Features) -> int:
     """Rows of a rollout that are encoded and valued at once."""
-    return min(_CHUNK_ROWS, max(_CHUNK_BYTES // (4 * num_features), 1))
+    most = _PICTURE_CHUNK_BYTES if features.pictures else _CHUNK_BYTES
+    return min(_CHUNK_ROWS, max(most // (4 * features.width), 1))
 
 
 def check_device(name: str) -> None:

@@ -54,7 +54,8 @@ class Rollout:
             features.layout.row_bytes + 4 * kind.num_params + 8 * max(1, kind.num_noise // max(1, kind.num_masks)) + 8
         )
         noise = 4 * kind.num_noise  # of a whole rollout at once, while it is collected
-        learnt = 4 * features.size + 4 * kind.num_params * 3 + 8 * max(1, kind.num_noise // max(1, kind.num_masks)) + 60
+        row = 0 if features.is_picture else features.width * features.dtype.itemsize
+        learnt = row + 4 * kind.num_params * 3 + 8 * max(1, kind.num_noise // max(1, kind.num_masks)) + 60
         return (steps + 1) * num_envs * (kept + max(noise, learnt))
 
 

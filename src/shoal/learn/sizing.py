@@ -8,33 +8,33 @@ import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from gymnasium.vector import VectorEnv
 
 from shoal.config import PPOConfig, TrainConfig, chosen
 from shoal.core.arrays import Layout
 from shoal.core.machine import control_groups, usable_cores
 from shoal.learn.distributions import action_kind
 from shoal.learn.encoders import MASK_KEY, Features
+from shoal.learn.pictures import LEAST, chosen_encoder, pictures, sizes, width_of
 from shoal.learn.policy import chunk_rows
 from shoal.learn.rollout import Rollout
 from shoal.runs.provenance import memory_bytes
 
 _OVERHEAD_S = 250e-6  # of one batch step beside the environments: acting and handing over
-_PICTURE = 1000  # numbers of an observation with height and width: fewer are a board or a table
 _MOST_ENVS = 4096
 _BUSY_SHARE = 0.9  # "saturated": so much of the time goes into the environments
 
 
-def choose_threads(config: PPOConfig, num_features: int = 0) -> int:
-    """Learner threads: a minibatch of small layers is slower on two threads than on one.
+def choose_threads(config: PPOConfig, num_features: int = 0, *, sees: bool = False) -> int:
+    """Learner threads: a minibatch of small layers is slower on two threads than on one, that of a CNN never.
 
     Measured on a 2-core VM: 64-64 networks gain from a second thread from about 4,000 rows per minibatch.
     """
     if config.torch_threads is not None:
         return config.torch_threads
+    if sees:
+        return usable_cores()
     widths = [num_features, *config.hidden]
     work = chosen(config.minibatch_size) * sum(a * b for a, b in itertools.pairwise(widths))
     return usable_cores() if work >= 4000 * 64 * 64 else 1
@@ -70,10 +70,12 @@ def budget_bytes(config: TrainConfig) -> int:
 
 def rollout_bytes(config: TrainConfig, num_envs: int, observation_space: object, action_space: object) -> int:
     """Estimate of a rollout's memory, its update included."""
-    features, kind = Features(observation_space), action_kind(action_space)  # type: ignore[arg-type]
+    encoder = chosen_encoder(config.ppo.encoder, observation_space)  # type: ignore[arg-type]
+    features, kind = Features(observation_space, encoder), action_kind(action_space)  # type: ignore[arg-type]
+    config = config.replace(encoder=encoder)
     steps = config.ppo.rollout_steps * config.ppo.update_interval
     rollout = Rollout.bytes_needed(steps, num_envs, features, kind)
-    return rollout + update_bytes(config.ppo, (steps + 1) * num_envs, features.size, kind.num_params, features.wide)
+    return rollout + update_bytes(config.ppo, (steps + 1) * num_envs, features, kind.num_params)
 
 
 def most_envs(config: TrainConfig, observation_space: object, action_space: object) -> int:
@@ -83,16 +85,22 @@ def most_envs(config: TrainConfig, observation_space: object, action_space: obje
     return max((budget_bytes(config) - fixed) // (two - one) + 1, 0)
 
 
-def update_bytes(config: PPOConfig, rows: int, num_features: int, num_params: int, wide: bool) -> int:
+def update_bytes(config: PPOConfig, rows: int, features: Features, num_params: int) -> int:
     """What encoding, a minibatch and the built-in network take beside the rollout, in bytes."""
-    widths, trunks = [num_features, *config.hidden], 1 if config.network == "shared" else 2
+    layers = [layer for picture in features.pictures for layer in sizes(picture, config.encoder)]
+    pixels = sum(picture.numbers for picture in features.pictures)
+    inputs = features.size + sum(width_of(config.encoder) for _ in features.pictures)
+    widths, trunks = [inputs, *config.hidden], 1 if config.network == "shared" else 2
     weights = trunks * sum(a * b + b for a, b in itertools.pairwise(widths)) + widths[-1] * (num_params + 1)
+    weights += sum(count for count, _ in layers)
     copies = 10  # weights, gradients (and flattened), Adam's two moments; all but gradients kept, to undo an update
-    per_row = num_features * (5 + 3 * wide if config.normalise_observations else 2)
-    chunk = min(rows, chunk_rows(num_features)) * (per_row + sum(config.hidden))
+    per_row = features.size * (5 + 3 * features.wide if config.normalise_observations else 2)
+    most = max((numbers for _, numbers in layers), default=0)  # of a picture, by one layer of its encoder
+    chunk = min(rows, chunk_rows(features)) * (per_row + sum(config.hidden) + pixels + 2 * most)
     minibatch = min(rows, chosen(config.minibatch_size)) * (
-        num_features + 2 * trunks * sum(config.hidden) + 8 * num_params
-    )
+        features.size + 2 * trunks * sum(config.hidden) + 8 * num_params
+        + 1.25 * pixels + sum(numbers for _, numbers in layers) + 2 * most
+    )  # fmt: skip
     return int(4 * (copies * weights + max(chunk, minibatch)))
 
 
@@ -112,21 +120,32 @@ def check_memory(config: TrainConfig, observation_space: object, action_space: o
     return f"memory of a rollout about {needed / 2**20:,.1f} MB"
 
 
-def picture_warning(env: VectorEnv[Any, Any, Any], network: object | None) -> list[str]:
-    """A line for the header where the built-in perceptron would be given pictures."""
-    if network is not None:
+def seen_lines(config: PPOConfig, observation_space: object, own_network: bool) -> list[str]:
+    """For the header: what sees the pictures; a warning where a perceptron would be given some as one row."""
+    if own_network:
         return []
-    for path, shape, dtype in Layout(env.single_observation_space).leaves:
-        size, picture = math.prod(shape), len(shape) >= 3 or (len(shape) == 2 and dtype == np.uint8)
-        if picture and size >= _PICTURE and path != (MASK_KEY,):
+    found = pictures(observation_space, config.encoder)  # type: ignore[arg-type]
+    lines = []
+    for picture in found:
+        channels, height, width = picture.size
+        what = f"a picture of {height} x {width} pixels in {channels} channel(s)"
+        lines.append(f"{picture.name} is {what}: a CNN sees it (--encoder {config.encoder})")
+    seen = {picture.leaf for picture in found}
+    for leaf, (path, shape, dtype) in enumerate(Layout(observation_space).leaves):  # type: ignore[arg-type]
+        size, picture_like = math.prod(shape), len(shape) >= 3 or (len(shape) == 2 and dtype == np.uint8)
+        if leaf not in seen and picture_like and size >= LEAST and path != (MASK_KEY,):
             name = "the observation" + (f" part {'/'.join(map(str, path))}" if path else "")
-            return [
-                f"WARNING: {name} looks like a picture ({' x '.join(map(str, shape))} = {size:,} numbers), and the "
-                "built-in network is a perceptron that sees it as one flat row: it learns slowly or nothing. Give a "
-                "convolutional network, shoal.train(..., network=...) (examples/own_network.py), and make the picture "
-                "small (gymnasium.wrappers.ResizeObservation, GrayscaleObservation)"
-            ]
-    return []
+            cure = (
+                "leave out --encoder flat"
+                if dtype == np.uint8
+                else f"give its pixels as uint8, 0 to 255, in place of {dtype}"
+            )
+            lines.append(
+                f"WARNING: {name} looks like a picture ({' x '.join(map(str, shape))} = {size:,} numbers), and a "
+                f"perceptron sees it as one flat row: it learns slowly or nothing. For a CNN {cure}, or give a network "
+                "of your own, shoal.train(..., network=...)"
+            )
+    return lines
 
 
 def choose_num_envs(

@@ -46,6 +46,13 @@ class RunContestArgs(ContestArgs):
 
     futures: int | None = None
     """Futures that the runs sample before each offer; default: 32, or none if trained without."""
+    think: int = 0
+    """Futures that the runs negotiate before each offer, as shoal rides offer --think does (0: none); they play
+    without thinking too, for comparison."""
+
+    def __post_init__(self) -> None:
+        if self.think < 0:
+            raise ValueError(f"expected --think as a number of futures of at least 0, got {self.think}")
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,12 @@ def evaluate(runs: Sequence[str], given: RunContestArgs, say: Say) -> Shown:
     from shoal.rides.contest.report import evaluate_runs, spoken
 
     results, folders = evaluate_runs(
-        runs, **_settings(given, say), policies=given.policy, runs_dir=given.runs_dir, futures=given.futures
+        runs,
+        **_settings(given, say),
+        policies=given.policy,
+        runs_dir=given.runs_dir,
+        futures=given.futures,
+        think=given.think,
     )
     pages = [write_report(folder) for folder in folders]
     return _shown(results, [*(f"report   {page}" for page in pages), *map(spoken, folders)])

@@ -20,16 +20,17 @@ class RidesEnv(gym.Env[Any, Any]):
         self.envs = RidesVectorEnv(1, options)
         self.observation_space, self.action_space = self.envs.single_observation_space, self.envs.single_action_space
         self._next: Any = None  # the first observation of the day that the vector environment has begun already
+        self._mask = np.ones(0, np.bool_)  # of the present request
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin a day; the seed makes it and those after it reproducible."""
         super().reset(seed=seed)
         if seed is None and self._next is not None:
             obs, self._next = self._next, None
-            return obs, {}
+            return self._seen(obs), {}
         self._next = None
         obs, _ = self.envs.reset(seed=seed)
-        return {name: array[0] for name, array in obs.items()}, {}
+        return self._seen({name: array[0] for name, array in obs.items()}), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Make one offer; after the last request of a day, call reset. The last info holds the day's figures."""
@@ -41,7 +42,15 @@ class RidesEnv(gym.Env[Any, Any]):
             self._next, row = row, infos["final_obs"][0]
             figures = infos["final_info"]
             info = {name: figures[name][0] for name in figures if not name.startswith("_")}
-        return row, float(rewards[0]), bool(terminated[0]), False, info
+        return self._seen(row), float(rewards[0]), bool(terminated[0]), False, info
+
+    def action_masks(self) -> Any:
+        """Which offers are legal now, bool[A], as MaskablePPO of sb3-contrib asks for."""
+        return self._mask
+
+    def _seen(self, row: dict[str, Any]) -> dict[str, Any]:
+        self._mask = np.asarray(row["action_mask"], np.bool_)
+        return row
 
     def close(self) -> None:
         self.envs.close()

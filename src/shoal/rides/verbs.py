@@ -150,6 +150,9 @@ class OfferArgs:
     """The call: "rider=17, pickup=Mission 2, dropoff=3, purpose=medical, pickup_open=9:00"."""
     row: int | None = None
     """The call is this row of --day, as a spreadsheet counts (the header is row 1); rows above it are booked."""
+    think: str = ""
+    """Seconds to think before the answer, such as 0.3s: the agent negotiates as many futures of the day as end in
+    time. More precise, and not always the same answer: that depends on how many there were."""
     picture: str = ""
     """File for a map of the routes if the offer is accepted (.png or .svg)."""
     runs_dir: str = "runs"
@@ -165,7 +168,7 @@ def offer(given: OfferArgs, say: Say) -> Shown:
     from shoal.rides.desk.view import offer_data, offer_lines
     from shoal.rides.policies.learned import Negotiator
 
-    agent = Negotiator(given.run, runs_dir=given.runs_dir)
+    agent = Negotiator(given.run, runs_dir=given.runs_dir, think_s=_seconds(given.think) if given.think else None)
     desk = agent.desk()
     booked, call = find_call(desk.world, given.day, given.request, given.row)
     agent.offer(booked, *call)  # compiles or loads what is compiled; an open desk answers at the second call's speed
@@ -179,6 +182,22 @@ def offer(given: OfferArgs, say: Say) -> Shown:
     del data["pictures"]
     lines = [*offer_lines(data), *([f"picture  {given.picture}"] if given.picture else [])]
     return Shown(data, lines)
+
+
+def _seconds(text: str) -> float:
+    """The seconds of `0.3s`, `0.3` or `300ms`.
+
+    >>> _seconds("0.3s"), _seconds("300ms")
+    (0.3, 0.3)
+    """
+    number, scale = (text[:-2], 1000.0) if text.endswith("ms") else (text.removesuffix("s"), 1.0)
+    try:
+        seconds = float(number) / scale
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 3600:
+        raise ValueError(f"expected --think as seconds above 0, such as 0.3s or 300ms, got {text!r}")
+    return seconds
 
 
 COMMANDS = {

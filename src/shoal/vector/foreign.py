@@ -12,12 +12,13 @@ import importlib
 import importlib.util
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
+Wrap = str | Callable[[Any], Any]  # `module:Class`, or what takes an environment and gives one
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 # Who registers what, by the beginning of the id: (package to install, module to import).
 _PACKAGES = {
@@ -154,7 +155,7 @@ class Maker:
     """Makes one environment by its specification, which travels: a worker need not know the id."""
 
     def __init__(
-        self, spec: EnvSpec, kwargs: dict[str, Any], imports: Sequence[str] = (), wrappers: Sequence[str] = ()
+        self, spec: EnvSpec, kwargs: dict[str, Any], imports: Sequence[str] = (), wrappers: Sequence[Wrap] = ()
     ) -> None:
         self.spec, self.kwargs, self.imports, self.wrappers = copy.copy(spec), kwargs, tuple(imports), tuple(wrappers)
         if isinstance(spec.entry_point, str) and spec.entry_point.startswith("__main__:"):
@@ -164,6 +165,11 @@ class Maker:
     def __call__(self) -> gym.Env[Any, Any]:
         import_all(self.imports)
         env = gym.make(self.spec, disable_env_checker=True, **self.kwargs)
-        for place in self.wrappers:
-            env = load_wrapper(place)(env)
-        return env
+        return wrapped(env, self.wrappers)
+
+
+def wrapped(env: gym.Env[Any, Any], wrappers: Sequence[Wrap]) -> gym.Env[Any, Any]:
+    """The environment with these around it, innermost first."""
+    for one in wrappers:
+        env = (load_wrapper(one) if isinstance(one, str) else one)(env)
+    return env

@@ -52,6 +52,17 @@ def merge_infos(infos: Sequence[tuple[int, dict[str, Any], dict[str, Any] | None
     return merged
 
 
+def each_info(merged: dict[str, Any], num_envs: int) -> list[dict[str, Any]]:
+    """The inverse: the infos of each environment alone.
+
+    >>> each_info(add_info({}, {"fuel": 3}, 1, num_envs=2), 2)
+    [{}, {'fuel': 3}]
+    """
+    if not len(merged):
+        return [{} for _ in range(num_envs)]
+    return list(_dicts(dict(merged.items()), np.ones(num_envs, np.bool_)))
+
+
 def final_infos(
     layout: Layout, observations: Sequence[Array], rows: slice, ended: Array, final_info: dict[str, Any]
 ) -> dict[str, Any]:

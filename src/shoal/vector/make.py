@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import functools
 import inspect
 import sys
@@ -19,7 +20,7 @@ from shoal.core.own import parse_autoreset
 from shoal.core.seeds import Stream
 from shoal.vector.choose import Measured, choose, step_cost_s
 from shoal.vector.environments import EnvFactory
-from shoal.vector.foreign import Maker, find_spec, import_all, load_wrapper, module_of
+from shoal.vector.foreign import Maker, Wrap, find_spec, import_all, load_wrapper, module_of, wrapped
 from shoal.vector.serial import SerialVectorEnv
 from shoal.vector.workers.launch import processes_work
 from shoal.vector.workers.process import ProcessVectorEnv
@@ -45,15 +46,18 @@ def make_vec(
     stream: Stream = Stream.TRAIN,
     env_kwargs: dict[str, Any] | None = None,
     imports: Sequence[str] = (),
-    wrappers: Sequence[str] = (),
+    wrappers: Sequence[Wrap] = (),
     autoreset_mode: str | AutoresetMode = "same_step",
     say: Callable[[str], None] = lambda text: None,
+    **more_env_kwargs: Any,
 ) -> VectorEnv[Any, Any, Any]:
     """N environments behind one Gymnasium VectorEnv.
 
     `env` is a Gymnasium id (or `module:id`), a function that makes one environment (sent to workers with cloudpickle),
     a list of such functions, a CompiledEnv, or a VectorEnv, which is passed through as it is. With an id, `imports`
-    are modules to import first, here and in workers, and `wrappers` (`module:Class`) go around each environment.
+    are modules to import first, here and in workers. `wrappers` go around each environment, innermost first: functions
+    that take one, or with an id `module:Class`. Arguments of the environment are given as in Gymnasium's own `make_vec`
+    (`render_mode="rgb_array"`), or as `env_kwargs` where a name is taken here.
     With autoreset_mode "same_step" an episode that has ended begins anew at once (its last observation is in
     `infos["final_obs"]`), with "next_step" in the step after, as Gymnasium's observation wrappers ask for. Workers have
     `step_timeout_s` for a step and `build_timeout_s` to build one environment. `say` hears what was chosen and why.
@@ -69,9 +73,9 @@ def make_vec(
     if num_envs < 1:
         raise ValueError(f"expected at least 1 environment, got {num_envs}")
     mode = parse_autoreset(autoreset_mode)
-    if wrappers and (not isinstance(env, str) or _is_compiled(env)):
-        what = "steps all its environments at once" if isinstance(env, str) else "is no id: wrap inside the function"
-        raise ValueError(f"--wrapper goes around each environment of a Gymnasium id; {name_of(env)} {what}")
+    env_kwargs = {**(env_kwargs or {}), **more_env_kwargs}
+    _check_wrappers(env, wrappers)
+    _check_arguments(env, more_env_kwargs)
     import_all(imports)
     if isinstance(env, VectorEnv):
         say(f"the environment is a {type(env).__name__} already: it is used as it is")
@@ -147,7 +151,7 @@ def make_probe(
     build_timeout_s: float = 120.0,
     env_kwargs: dict[str, Any] | None = None,
     imports: Sequence[str] = (),
-    wrappers: Sequence[str] = (),
+    wrappers: Sequence[Wrap] = (),
     **common: Any,
 ) -> VectorEnv[Any, Any, Any]:
     """One environment, to learn its spaces and what a step costs. With `backend="process"` it lives in a worker of its
@@ -222,12 +226,13 @@ def _arguments_of(env_id: str) -> str:
 
 
 def _factories(
-    env: Any, num_envs: int, kwargs: dict[str, Any], imports: Sequence[str] = (), wrappers: Sequence[str] = ()
+    env: Any, num_envs: int, kwargs: dict[str, Any], imports: Sequence[str] = (), wrappers: Sequence[Wrap] = ()
 ) -> list[EnvFactory]:
     if isinstance(env, str):
         module = module_of(env)
-        for place in wrappers:
-            load_wrapper(place)  # a misspelt one is told here, not by a worker
+        for one in wrappers:
+            if isinstance(one, str):
+                load_wrapper(one)  # a misspelt one is told here, not by a worker
         registering = [*imports, *([module] if module is not None else [])]
         return [Maker(find_spec(env), kwargs, registering, wrappers)] * num_envs
     if isinstance(env, gym.Env):
@@ -236,7 +241,8 @@ def _factories(
             f"environment {env} itself; pass lambda: ... instead"
         )
     if callable(env):
-        return [functools.partial(env, **kwargs) if kwargs else env] * num_envs
+        made = functools.partial(env, **kwargs) if kwargs else env
+        return [functools.partial(_made_and_wrapped, made, wrappers) if wrappers else made] * num_envs
     factories = list(env)
     if not factories or not all(callable(factory) for factory in factories):
         raise TypeError(f"expected a list of functions that make one environment each, got {env!r}")
@@ -244,7 +250,43 @@ def _factories(
         raise ValueError(f"got {len(factories)} factories for {num_envs} environments")
     if kwargs:
         raise ValueError(f"expected no env_kwargs beside a list of factories, got {kwargs}")
-    return factories
+    return [functools.partial(_made_and_wrapped, one, wrappers) for one in factories] if wrappers else factories
+
+
+def _made_and_wrapped(make: EnvFactory, wrappers: Sequence[Wrap]) -> gym.Env[Any, Any]:
+    return wrapped(make(), wrappers)
+
+
+def _check_wrappers(env: Any, wrappers: Sequence[Wrap]) -> None:
+    """Refuse to wrap what steps all its environments at once, and a place by name around what is no id."""
+    if not wrappers:
+        return
+    wrong = next((one for one in wrappers if not isinstance(one, str) and not callable(one)), None)
+    if wrong is not None:
+        raise TypeError(f"expected wrappers as functions of an environment or module:Class, got {wrong!r}")
+    whole = isinstance(env, VectorEnv) or hasattr(env, "make_vector") or _is_compiled(env)
+    if whole or (not isinstance(env, str) and any(isinstance(one, str) for one in wrappers)):
+        what = "steps all its environments at once" if whole else "is no id: wrap inside the function"
+        raise ValueError(f"--wrapper goes around each environment of a Gymnasium id; {name_of(env)} {what}")
+
+
+def _check_arguments(env: Any, given: dict[str, Any]) -> None:
+    """A misspelt option of `make_vec` must not end up as an argument of the environment that it never knew."""
+    if not given:
+        return
+    if isinstance(env, VectorEnv | list | tuple) or hasattr(env, "make_vector"):
+        raise ValueError(f"expected no arguments of the environment beside {name_of(env)}, got {', '.join(given)}")
+    own = [name for name, one in inspect.signature(make_vec).parameters.items() if one.kind is one.KEYWORD_ONLY]
+    for name in given:
+        near = difflib.get_close_matches(name, own, 1, 0.8)
+        if near or name in ("vectorization_mode", "vector_kwargs"):
+            option = (
+                near[0] if near else "backend" if name == "vectorization_mode" else "the options of make_vec itself"
+            )
+            raise TypeError(
+                f"make_vec has no option {name}: did you mean {option}? An argument of the environment with that name "
+                "goes into env_kwargs"
+            )
 
 
 def _is_compiled(env: Any) -> bool:

@@ -38,6 +38,7 @@ def evaluate_runs(
     threads: int = 1,
     runs_dir: str | Path = "runs",
     futures: int | None = None,
+    think: int = 0,
     baselines: Sequence[str] = BASELINES,
     say: Callable[[str], None] = lambda text: None,
     **settings: Any,
@@ -47,6 +48,7 @@ def evaluate_runs(
     Several runs must be of the same options: they are then trainings of one kind with different seeds, and get the
     two-level interval. Baselines use what the first run learned of its riders. `reference` is (iterations, seeds) of
     the independent solver, or None. `futures`: how many the runs sample before each offer, if not as by default.
+    `think`: futures that each negotiates before an offer, as one more entrant called "RUN, thinking".
     `baselines` are those that everybody is compared with, `policies` play along.
     """
     agents = [Negotiator(run, runs_dir=runs_dir, futures=futures) for run in runs]
@@ -62,6 +64,10 @@ def evaluate_runs(
         raise ValueError(f"expected every run once, got {', '.join(names)}")
     entrants = {name: agent.entrant() for name, agent in zip(names, agents, strict=True)}
     entrants |= {name: baseline(name) for name in dict.fromkeys((*baselines, *policies))}
+    if think:
+        thinking = [Negotiator(run, runs_dir=runs_dir, futures=futures, think=think) for run in runs]
+        entrants |= {f"{agent.name}, thinking": agent.entrant() for agent in thinking}
+        baselines = (*baselines, *names)
     contests, played = run_contests(
         entrants,
         first.options,

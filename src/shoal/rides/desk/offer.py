@@ -20,6 +20,7 @@ from shoal.rides.env import RidesVectorEnv
 from shoal.rides.knowledge import settle
 from shoal.rides.observe import MINUTES, OFFER_COLUMN
 from shoal.rides.options import RidesOptions
+from shoal.rides.policies.thinking import Thinking
 from shoal.rides.routing.problem import (
     EFFECTS,
     NO_CHANGE,
@@ -92,7 +93,7 @@ class Offer:
     accepted: Planned
     refused: Planned
     menu: list[dict[str, Any]]  # of all 16: see `Desk._menu`
-    basis: str  # what `saves_min` of the menu goes by: "futures", "lookahead" or "now"
+    basis: str  # what `saves_min` of the menu goes by: "negotiated" futures, "futures", "lookahead" or "now"
     futures: int  # sampled for it
     unserved: tuple[int, ...]  # bookings, from 0, that are on no route: no vehicle has room for them
 
@@ -150,9 +151,14 @@ class Desk:
             refused=refused,
             menu=menu,
             basis=basis,
-            futures=self.options.futures if basis == "futures" else 0,
+            futures=self._futures(basis),
             unserved=tuple(np.flatnonzero(~bookings.plans.served[0, :t]).tolist()),
         )
+
+    def _futures(self, basis: str) -> int:
+        if isinstance(self.policy, Thinking):
+            return self.policy.thought
+        return self.options.futures if basis == "futures" else 0
 
     def close(self) -> None:
         """End the threads."""
@@ -168,8 +174,13 @@ class Desk:
         menu = self.env.menu
         basis = "futures" if self.options.futures else "now" if self.env.lookahead is None else "lookahead"
         now_min = menu.saving_min[0]
-        column = {"futures": "future", "lookahead": "value"}.get(basis)
-        saves_min = now_min if column is None else seen[:, OFFER_COLUMN[column]].astype(np.float64) * MINUTES
+        if isinstance(self.policy, Thinking):
+            basis, saves_min = "negotiated", self.policy.saves_min[0]
+        elif basis == "now":
+            saves_min = now_min
+        else:
+            column = OFFER_COLUMN[{"futures": "future", "lookahead": "value"}[basis]]
+            saves_min = seen[:, column].astype(np.float64) * MINUTES
         worth_min = menu.expected_min(saves_min[None], *self.options.burden_rates)[0]
         return basis, [
             {

@@ -153,6 +153,7 @@ def _say(data: Mapping[str, Any]) -> str | None:
 
 def _saves(minutes: float, data: Mapping[str, Any]) -> str:
     basis = {
+        "negotiated": f"by the end of the day, the mean over {data['futures']} futures that the agent negotiated",
         "futures": f"by the end of the day, the mean over {data['futures']} sampled futures of it",
         "lookahead": "by the end of the day, as the lookahead predicts",
         "now": "on the routes as they are now",
@@ -233,7 +234,7 @@ def _menu_lines(data: Mapping[str, Any]) -> list[str]:
         entry for at, entry in enumerate(rows) if entry[1]["possible"] and (at < SHOWN or entry[0] == data["offer"])
     ]
     patience, refusal = data["rates"]
-    by_end = {"futures": "by the day's end", "lookahead": "by the day's end", "now": "so far"}[data["basis"]]
+    by_end = "so far" if data["basis"] == "now" else "by the day's end"
     lines = [f"{'best offers':<38}{'yes':>6}{'saves now':>12}{by_end:>18}{'worth':>8}"]
     for index, row in shown:
         mark = "->" if index == data["offer"] else "  "

@@ -10,7 +10,7 @@ because room is worth more where others have room too.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -99,12 +99,9 @@ def future_values(
 
 def _values(env: RidesVectorEnv, days: Array, numbers: Array, build: int, price: int) -> Array:
     bookings, oracle = env.bookings, env.oracle
-    customers, effect = bookings.customers, env.options.offer_effect
+    customers = bookings.customers
     pool, futures = future_days(env.believed), len(numbers)
-    with np.errstate(over="ignore"):
-        # A key belongs to the future, not to the offer: all offers meet the same futures and the same search.
-        keys = mix(mix(bookings.step_keys()[days] + _FUTURE)[:, None] + numbers.astype(np.uint64)).ravel()
-    which = ((keys >> np.uint64(32)) * np.uint64(len(pool)) >> np.uint64(32)).astype(np.int64)
+    keys, which = draws(env, days, numbers)
     request = np.repeat(bookings.now(bookings.requests)[days], futures)
     step = np.repeat(bookings.t[days], futures)
 
@@ -113,32 +110,58 @@ def _values(env: RidesVectorEnv, days: Array, numbers: Array, build: int, price:
     for t in range(int(step.min()) + 1, customers):
         # Who finds no place is left out of this future, for all offers alike: hence no escalation.
         oracle.add(plans, pool[which, t], keys, build, escalate=(), active=step < t)
-    menu = oracle.pooled_menu(plans, request, keys, effect, iterations=price)
+    return savings_min(env, plans, request, keys, price).reshape(len(days), futures, NUM_OFFERS)
+
+
+def draws(env: RidesVectorEnv, days: Array, numbers: Array) -> tuple[Array, Array]:
+    """Keys uint64[days * numbers] and days of the pool int64[days * numbers], of each day's futures of these numbers.
+
+    A key belongs to the future, not to the offer: all offers meet the same futures and the same search.
+    """
+    with np.errstate(over="ignore"):
+        keys = mix(mix(env.bookings.step_keys()[days] + _FUTURE)[:, None] + numbers.astype(np.uint64)).ravel()
+    return keys, ((keys >> np.uint64(32)) * np.uint64(POOL_DAYS) >> np.uint64(32)).astype(np.int64)
+
+
+def savings_min(env: RidesVectorEnv, plans: Plans, request: Array, keys: Array, iterations: int) -> Array:
+    """Minutes that each accepted offer to request[k] saves on plan k, which lacks it, float64[K, 16]."""
+    menu = env.oracle.pooled_menu(plans, request, keys, env.options.offer_effect, iterations=iterations)
     away_s = plans.cost_s + turned_away_s(env.world.problem, request)
     total_s = np.where(menu.status == Status.OK, menu.cost_s, away_s[:, None])
-    saving_min = (total_s[:, [NO_CHANGE]] - total_s) / 60.0
-    return np.asarray(saving_min.reshape(len(days), futures, NUM_OFFERS))
+    return np.asarray((total_s[:, [NO_CHANGE]] - total_s) / 60.0)
+
+
+class Callers(NamedTuple):
+    """Who may call on the days that futures are taken from, as they ask and as they would answer."""
+
+    requests: Array  # REQUEST[POOL_DAYS, C], as asked
+    rider: Array  # int32[POOL_DAYS, C]
+    purpose: Array  # int8[POOL_DAYS, C]
+    mood: Array  # float64[POOL_DAYS, C]
+
+
+@functools.lru_cache(maxsize=8)
+def callers(options: RidesOptions) -> Callers:
+    """Training riders, whoever calls today: what an operator has seen. They answer as their kind does."""
+    from shoal.rides.world.world import make_world
+
+    source = make_world(options).days("train", again=True)
+    seeds = sequence(options.population_seed, Stream.ACT, _POOL).generate_state(POOL_DAYS, np.uint32)
+    days = [source.draw(int(seed)) for seed in seeds]
+    return Callers(*(np.stack([getattr(day, name) for day in days]) for name in Callers._fields))
 
 
 @functools.lru_cache(maxsize=8)
 def future_days(options: RidesOptions) -> Array:
-    """Requests that may come, REQUEST[POOL_DAYS, C], with the windows that generous offers lead to.
-
-    Of training riders, whoever calls today: what an operator has seen. They answer as their kind does.
-    """
+    """Requests that may come, REQUEST[POOL_DAYS, C], with the windows that generous offers lead to."""
     from shoal.rides.policies.simple import most_minutes
     from shoal.rides.world.world import make_world
 
-    world = make_world(options)
-    source = world.days("train", again=True)
-    seeds = sequence(options.population_seed, Stream.ACT, _POOL).generate_state(POOL_DAYS, np.uint32)
-    days = [source.draw(int(seed)) for seed in seeds]
-    chance = world.true_probability(np.stack([day.rider for day in days]), np.stack([day.purpose for day in days]))
+    known = callers(options)
+    chance = make_world(options).true_probability(known.rider, known.purpose)
     offer = most_minutes(chance, GENEROUS)
-    accepts = np.stack([day.mood for day in days]) < np.take_along_axis(chance, offer[..., None], 2)[..., 0]
+    accepts = known.mood < np.take_along_axis(chance, offer[..., None], 2)[..., 0]
     offer = np.where(accepts, offer, NO_CHANGE)
-    agreed = EFFECTS[options.offer_effect](
-        np.stack([day.requests for day in days]), OFFER_EARLIER_MIN[offer], OFFER_LATER_MIN[offer]
-    )
+    agreed = EFFECTS[options.offer_effect](known.requests, OFFER_EARLIER_MIN[offer], OFFER_LATER_MIN[offer])
     agreed.setflags(write=False)
     return agreed

@@ -7,11 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import torch
+
 from shoal.core.arrays import Array
 from shoal.learn.deploy import DeployedPolicy
 from shoal.learn.policy import Agent
 from shoal.learn.weights import load_weights, weights_of
+from shoal.rides.observe import MINUTES
 from shoal.rides.options import FUTURES, RidesOptions
+from shoal.rides.policies.network import RidesNetwork
+from shoal.rides.policies.thinking import MOST_FUTURES, Thinking
 from shoal.runs import checkpoint
 from shoal.runs.folder import Run
 from shoal.tasks.networks import load_policy
@@ -35,11 +41,19 @@ _SEEN = (
 class Negotiator:
     """Network and flexibility model of a run's newest checkpoint, or of an epoch kept.
 
-    `futures`: how many to sample before each offer; by default 32, or none if the run was trained without.
+    `futures`: how many to sample before each offer; by default 32, or none if the run was trained without. `think`:
+    futures to negotiate before each offer (thinking.py), or with `think_s` as many as end in so many seconds.
     """
 
     def __init__(
-        self, run: str | Path, *, runs_dir: str | Path = "runs", epoch: int | None = None, futures: int | None = None
+        self,
+        run: str | Path,
+        *,
+        runs_dir: str | Path = "runs",
+        epoch: int | None = None,
+        futures: int | None = None,
+        think: int = 0,
+        think_s: float | None = None,
     ) -> None:
         from shoal.rides.observe import FEATURES_VERSION
 
@@ -58,17 +72,34 @@ class Negotiator:
         }
         self._policies: dict[int, DeployedPolicy] = {self.options.customers: self.policy}
         self._desk: Desk | None = None
+        self.thinking: Thinking | None = None
+        if think or think_s is not None:
+            if not isinstance(self.policy.agent.network, RidesNetwork):
+                network = type(self.policy.agent.network).__name__
+                raise ValueError(f"--think needs the network that comes with rides: {self.name} has a {network}")
+            self.thinking = Thinking(self.act, self.net_min, think or MOST_FUTURES, seconds=think_s)
 
     def act(self, env: Any, observations: dict[str, Array]) -> Array:
         """The offers int64[N] of highest probability, for any number of customers a day."""
         actions: Array = self._for(env.single_observation_space, env.options.customers)(observations, batched=True)
         return actions
 
+    def net_min(self, env: Any, observations: dict[str, Array]) -> Array:
+        """The net gain in minutes that the network expects of each offer, float64[N, 16]."""
+        agent = self._for(env.single_observation_space, env.options.customers).agent
+        assert isinstance(agent.network, RidesNetwork)
+        with torch.inference_mode():
+            leaves = [torch.from_numpy(part) for part in agent.features.layout.take_apart(observations)]
+            logits = agent.distribution(leaves).cpu().numpy().astype(np.float64)
+            sharpness = float(agent.network.log_sharpness.exp())
+        return np.asarray(MINUTES * (logits - observations["bias"]) / sharpness)
+
     def entrant(self) -> Entrant:
         """For a contest: the policy, the options that shape its observations, and what it learned of riders."""
         from shoal.rides.contest.play import Entrant
 
-        return Entrant(self.act, {name: getattr(self.options, name) for name in _SEEN}, self.flexibility or None)
+        policy = self.thinking or self.act
+        return Entrant(policy, {name: getattr(self.options, name) for name in _SEEN}, self.flexibility or None)
 
     def offer(self, booked: Booked, request: Any, rider: int, purpose: int) -> Offer:
         """What to offer this rider now: `booked` is the day so far, `request` a REQUEST record as asked.
@@ -83,7 +114,7 @@ class Negotiator:
         if self._desk is None:
             from shoal.rides.desk.offer import Desk
 
-            self._desk = Desk(self.act, self.options, self.flexibility or None)
+            self._desk = Desk(self.thinking or self.act, self.options, self.flexibility or None)
         return self._desk
 
     def _for(self, space: Any, customers: int) -> DeployedPolicy:

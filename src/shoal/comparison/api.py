@@ -1,0 +1,253 @@
+"""`shoal.compare`: train arms with the same seeds, or read runs that are there, and say what is better."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shoal.comparison.facts import RunFacts, facts_of, source_digest
+from shoal.comparison.folder import ComparisonFolder, is_comparison, jobs_of
+from shoal.comparison.loop import default_parallel, go_on
+from shoal.comparison.metrics import PRIMARY, Frame
+from shoal.comparison.pilot import speeds_of
+from shoal.comparison.plan import Plan, arms_of, check_match, grid, name_of
+from shoal.comparison.verdicts import Verdict, judge
+from shoal.comparison.words import data_of, lines_of
+from shoal.config import TrainConfig
+from shoal.runs import jsonl
+from shoal.runs.folder import Run
+from shoal.tasks.presets import config_for
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What came of a comparison."""
+
+    task: str
+    arms: dict[str, list[RunFacts]]
+    verdicts: list[Verdict]
+    frame: Frame
+    primary: str
+    folder: str | None = None
+    report: str | None = None
+
+    def lines(self) -> list[str]:
+        """For people."""
+        return lines_of(self.task, self.arms, self.verdicts, self.frame, self.primary)
+
+    def to_json(self) -> dict[str, Any]:
+        data = data_of(self.task, self.arms, self.verdicts, self.frame, self.primary)
+        found: dict[str, Any] = jsonl.plain({**data, "folder": self.folder, "report": self.report}, "", [])
+        return found
+
+
+def compare(
+    task: str | Sequence[str],
+    *more: str,
+    vary: Mapping[str, Sequence[Any]] | None = None,
+    seeds: int = 20,
+    seed: int = 0,
+    held_out: int = 100,
+    match: str = "samples",
+    primary: str = PRIMARY,
+    threshold: float | None = None,
+    parallel: int | None = None,
+    name: str | None = None,
+    runs_dir: str = "runs",
+    imports: Sequence[str] = (),
+    say: Say = lambda text: None,
+    **options: Any,
+) -> Comparison:
+    """Compare ways to train a task: `vary` maps options to the values to try (several options: every combination), and
+    `options` hold for all arms. The same `seeds` seeds are trained in every arm.
+
+    Or, given run folders, compare these; or, given the folder of a comparison, go on with it.
+    """
+    given = [task] if isinstance(task, str) else list(task)
+    given += more
+    if vary is None:
+        return compare_existing(
+            given, runs_dir=runs_dir, primary=primary, threshold=threshold, say=say, parallel=parallel
+        )
+    if len(given) != 1:
+        raise ValueError(f"expected one task to vary options of, got {len(given)}: {', '.join(given)}")
+    configs = [(name_of(settings), config_for(given[0], **{**options, **settings})) for settings in grid(vary)]
+    return begin(
+        given[0], configs, seeds=seeds, seed=seed, held_out=held_out, match=match, primary=primary, threshold=threshold,
+        parallel=parallel, name=name, runs_dir=runs_dir, imports=imports, say=say,
+    )  # fmt: skip
+
+
+def begin(
+    task: str,
+    configs: Sequence[tuple[str, TrainConfig]],
+    *,
+    seeds: int,
+    seed: int,
+    held_out: int,
+    match: str,
+    primary: str,
+    threshold: float | None,
+    parallel: int | None,
+    name: str | None,
+    runs_dir: str,
+    imports: Sequence[str],
+    say: Say,
+    command: str | None = None,
+) -> Comparison:
+    """A new comparison, trained to its end."""
+    ways = check_match(match)
+    if threshold is None:
+        threshold = configs[0][1].run.target_return
+    if len({json.dumps(repr(config)) for _, config in configs}) < len(configs):
+        raise ValueError(f"expected arms that differ, got some twice: {', '.join(arm for arm, _ in configs)}")
+    configs = [(arm, _one_thread(config)) for arm, config in configs]
+    speeds = speeds_of(configs, imports, say) if "wall" in ways else {}
+    plan = Plan(
+        task=task, arms=tuple(arms_of(configs, ways, speeds)), seeds=seeds, seed=seed, held_out=held_out, match=match,
+        primary=primary, threshold=threshold, code=source_digest(), imports=tuple(imports),
+    )  # fmt: skip
+    folder = ComparisonFolder.create(plan, runs_dir, name, command or "python: shoal.compare, " + shlex.join(sys.argv))
+    return finish(folder, parallel, say)
+
+
+def finish(folder: ComparisonFolder, parallel: int | None, say: Say) -> Comparison:
+    """Train what is not trained, and judge."""
+    plan = folder.plan
+    count = default_parallel(plan) if parallel is None else parallel
+    if count < 1:
+        raise ValueError(f"expected --parallel of at least 1, got {count}")
+    with folder.run as run:
+        run.lock()
+        run.set_status("running")
+        say(f"comparison {run.shown}: {len(plan.arms)} arms, {plan.seeds} seeds each, {count} at once")
+        try:
+            go_on(folder, plan, count, say)
+            found = read(folder)
+            run.set_status("finished", f"{len(jobs_of(plan))} trainings")
+        except BaseException as error:
+            if not any(folder.runs.iterdir()) and not any(folder.done.iterdir()):
+                run.remove()  # refused before any training began: nothing is left behind
+                raise
+            stopped = isinstance(error, KeyboardInterrupt)
+            run.set_status("interrupted" if stopped else "failed", f"{type(error).__name__}: {error}"[:2000])
+            raise
+    return found
+
+
+def read(folder: ComparisonFolder) -> Comparison:
+    """Judge what is there, and write the summary and the page."""
+    plan = folder.plan
+    arms = folder.found(plan)
+    check_poolable(arms)
+    found = judged(plan.task, arms, plan.primary, plan.threshold, str(folder.path))
+    folder.write_summary(found.to_json())
+    return found
+
+
+def judged(
+    task: str,
+    arms: dict[str, list[RunFacts]],
+    primary: str,
+    threshold: float | None,
+    folder: str | None = None,
+    report: str | None = None,
+) -> Comparison:
+    """Verdicts on facts."""
+    frame = Frame.of([run for runs in arms.values() for run in runs], threshold)
+    verdicts = judge(arms, frame.threshold, primary)
+    return Comparison(task, arms, verdicts, frame, primary, folder, report)
+
+
+def compare_existing(
+    given: Sequence[str],
+    *,
+    runs_dir: str,
+    primary: str,
+    threshold: float | None,
+    say: Say,
+    parallel: int | None = None,
+    report_only: bool = False,
+) -> Comparison:
+    """Runs that are there, in arms by what they were trained with; or a comparison, gone on with."""
+    runs = [Run.open(one, Path(runs_dir)) for one in given]
+    if len(runs) == 1 and is_comparison(runs[0]):
+        folder = ComparisonFolder(runs[0])
+        return read(folder) if report_only else finish(folder, parallel, say)
+    for run in runs:
+        if "task" not in run.config:
+            raise ValueError(f"{run.path}: expected the folder of a training run, got that of a search or comparison")
+    if len(runs) < 2:
+        raise ValueError("expected two runs or more, a comparison, or a task with --vary: shoal compare --help")
+    tasks = {run.config["task"] for run in runs}
+    if len(tasks) > 1:
+        raise ValueError(
+            f"expected runs of one task, got {', '.join(sorted(tasks))}: returns of two tasks do not compare"
+        )
+    _evaluated(runs, say)
+    return judged(tasks.pop(), arms_of_runs(runs), primary, threshold)
+
+
+def arms_of_runs(runs: Sequence[Run]) -> dict[str, list[RunFacts]]:
+    """Runs of the same settings and the same code are an arm; no others are pooled."""
+    groups: dict[tuple[str, str], list[tuple[Run, RunFacts]]] = {}
+    for run in runs:
+        facts = facts_of(run, "", int(run.config["run"]["seed"]))
+        groups.setdefault((facts.settings, facts.code), []).append((run, facts))
+    if len(groups) < 2:
+        raise ValueError("expected runs that differ in their settings or their code, got runs of one kind alone")
+    flats = [_flat(members[0][0].config) for members in groups.values()]
+    codes = {code for _, code in groups}
+    arms: dict[str, list[RunFacts]] = {}
+    for (_, code), members, flat in zip(groups, groups.values(), flats, strict=True):
+        differing = {key: value for key, value in flat.items() if any(other.get(key) != value for other in flats)}
+        label = name_of(differing) + (f" [{code}]" if len(codes) > 1 else "")
+        label = label if label and label not in arms else f"{label} ({len(arms) + 1})".strip()
+        arms[label] = [RunFacts.from_json({**facts.to_json(), "arm": label}) for _, facts in members]
+        seeds = [facts.seed for facts in arms[label]]
+        if len(set(seeds)) < len(seeds):
+            raise ValueError(
+                f"expected runs of different seeds in {label}, got seed {max(seeds, key=seeds.count)} twice"
+            )
+    return arms
+
+
+def check_poolable(arms: Mapping[str, Sequence[RunFacts]]) -> None:
+    """Runs of one arm have the same settings and all runs the same code; anything else was changed by hand."""
+    for name, runs in arms.items():
+        if len({run.settings for run in runs}) > 1 or len({run.code for run in runs}) > 1:
+            raise ValueError(
+                f"the runs of {name} differ in settings or code, and are never pooled: begin a new comparison"
+            )
+
+
+def _evaluated(runs: Sequence[Run], say: Say) -> None:
+    """Held-out scores for those that have none."""
+    from shoal.evaluation import evaluate
+    from shoal.runs import scores
+
+    for run in runs:
+        if not scores.part(scores.kept(run), scores.HELD_OUT) and run.status == "finished":
+            say(f"{run.shown} has no held-out score yet: 100 episodes")
+            evaluate(run.path, say=say)
+
+
+def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
+    from shoal.comparison.facts import _BESIDE
+
+    flat: dict[str, Any] = {}
+    for name, value in config.items():
+        flat |= value if isinstance(value, dict) else {name: value}
+    return {name: value for name, value in flat.items() if name not in _BESIDE}
+
+
+def _one_thread(config: TrainConfig) -> TrainConfig:
+    """Trainings that run at once take a thread each, unless it was said otherwise."""
+    return config if config.ppo.torch_threads is not None else config.replace(torch_threads=1)

@@ -1,0 +1,173 @@
+"""What a comparison knows of a run: a few figures and its learning curve, as plain data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shoal.runs import provenance, scores
+from shoal.runs.disk import from_json, read_json
+from shoal.runs.folder import Run
+
+MOST_POINTS = 2_000
+RETURN, NOISE = "return/mean_100", "noise/scale"
+# Options that change neither what is learnt nor from what.
+_BESIDE = {"seed", "name", "runs_dir", "save_interval", "keep", "log_interval", "track", "on_save_error"}
+_BESIDE |= {
+    "wandb_project",
+    "wandb_entity",
+    "wandb_group",
+    "wandb_tags",
+    "step_timeout",
+    "build_timeout",
+    "noise_meter",
+}
+AXES = ("steps", "updates", "seconds")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Mean training return of the last 100 episodes, against three axes."""
+
+    steps: list[int] = field(default_factory=list)
+    updates: list[float] = field(default_factory=list)  # gradient steps
+    seconds: list[float] = field(default_factory=list)
+    returns: list[float] = field(default_factory=list)
+
+    def axis(self, name: str) -> list[float]:
+        """Steps, updates or seconds."""
+        found: list[float] = getattr(self, name)
+        return found
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """One run of a comparison."""
+
+    arm: str
+    seed: int
+    run: str
+    status: str  # finished, or how else it ended
+    reason: str
+    settings: str  # hash of the options that what is learnt depends on
+    code: str
+    machine: str
+    num_envs: int
+    final: float | None  # held-out mean return, most probable actions
+    sampled: float | None  # with sampled actions, as in training
+    training: float | None  # of the last 100 training episodes
+    steps: int
+    updates: float
+    seconds: float
+    noise: float | None  # geometric mean of the gradient noise scale, in environments
+    curve: Curve
+
+    @property
+    def whole(self) -> bool:
+        """It came to its end, and all of its figures are numbers."""
+        return self.status == "finished" and self.final is not None and math.isfinite(self.final)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> RunFacts:
+        return RunFacts(**{**data, "curve": Curve(**data["curve"])})
+
+
+def facts_of(run: Run, arm: str, seed: int, code: str | None = None, failure: str | None = None) -> RunFacts:
+    """Of a run folder as it stands. `failure`: why it came to nothing, where its folder does not say so."""
+    config, rows = run.config, run.metrics()
+    status = run.status if failure is None else "failed"
+    found = scores.part(scores.kept(run), scores.HELD_OUT)
+    last = rows[-1] if rows else {}
+    curve, updates = _curve(rows)
+    return RunFacts(
+        arm=arm,
+        seed=seed,
+        run=run.name,
+        status=status,
+        reason=failure or run.status_message,
+        settings=settings_hash(config),
+        code=code or code_of(run),
+        machine=machine_of(run),
+        num_envs=int(config["vector"]["num_envs"]),
+        final=_finite(found.get("mean")),
+        sampled=_finite(scores.part(found, "sampled").get("mean")),
+        training=_finite(last.get(RETURN)),
+        steps=int(last.get("steps") or 0),
+        updates=updates,
+        seconds=float(last.get("time/elapsed_s") or 0.0),
+        noise=_geometric([row.get(NOISE) for row in rows]),
+        curve=curve,
+    )
+
+
+def settings_hash(config: Mapping[str, Any]) -> str:
+    """Of what a run learnt with, its seed apart."""
+    groups = {name: dict(part) if isinstance(part, dict) else part for name, part in config.items()}
+    for group in (groups, *(part for part in groups.values() if isinstance(part, dict))):
+        for name in _BESIDE & set(group):
+            del group[name]
+    return hashlib.sha256(json.dumps(groups, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def code_of(run: Run) -> str:
+    """Version and commit that a run was made with, as its folder says."""
+    code = read_json(run.path / "code.json")
+    commit = str(code.get("commit") or "")[:12]
+    return (
+        f"shoal {code.get('shoal')}"
+        + (f", commit {commit}" if commit else "")
+        + (" changed" if code.get("dirty") else "")
+    )
+
+
+def source_digest() -> str:
+    """Of the code that runs now: every source file of shoal, and the versions of what it learns with."""
+    package = Path(__file__).resolve().parents[1]
+    digest = hashlib.sha256(json.dumps(provenance.machine()["packages"], sort_keys=True).encode())
+    for path in sorted(package.rglob("*.py")):
+        digest.update(str(path.relative_to(package)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def machine_of(run: Run) -> str:
+    """The machine in a few words: what seconds depend on."""
+    machine = read_json(run.path / "machine.json")
+    return f"{machine.get('cpu')}, {machine.get('cores_usable')} cores"
+
+
+def read_facts(path: Path) -> RunFacts | None:
+    """Stored facts, or None where there are none yet."""
+    return RunFacts.from_json(from_json(path.read_bytes())) if path.exists() else None
+
+
+def _curve(rows: list[dict[str, Any]]) -> tuple[Curve, float]:
+    """The learning curve, and how many gradient steps there were in all."""
+    curve, updates = Curve(), 0.0
+    stride = max(1, math.ceil(len(rows) / MOST_POINTS))
+    for place, row in enumerate(rows):
+        updates += row.get("optim/gradient_steps") or 0
+        value = _finite(row.get(RETURN))
+        if value is None or (place % stride and place + 1 < len(rows)):
+            continue
+        curve.steps.append(int(row["steps"]))
+        curve.updates.append(updates)
+        curve.seconds.append(float(row.get("time/elapsed_s") or 0.0))
+        curve.returns.append(value)
+    return curve, updates
+
+
+def _geometric(values: list[Any]) -> float | None:
+    logs = [math.log(value) for value in values if isinstance(value, int | float) and 0 < value < math.inf]
+    return math.exp(sum(logs) / len(logs)) if logs else None
+
+
+def _finite(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

@@ -1,0 +1,152 @@
+"""What is compared: arms with their settings, the seeds that all of them share, and how their budgets are matched."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+from shoal.comparison.metrics import BY_NAME
+from shoal.config import TrainConfig, chosen, from_dict, to_dict
+from shoal.core.seeds import derived_seed
+from shoal.tasks.presets import without_budget
+
+Match = Literal["samples", "updates", "wall"]
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way to train."""
+
+    name: str
+    config: dict[str, Any]
+
+    @property
+    def slug(self) -> str:
+        """For names of folders."""
+        return re.sub(r"[^A-Za-z0-9.]+", "-", self.name).strip("-.")[:50] or "arm"
+
+    def settings(self, seed: int, runs_dir: str, name: str) -> TrainConfig:
+        """The settings of one of its runs."""
+        config: TrainConfig = from_dict(self.config)
+        return config.replace(seed=seed, runs_dir=runs_dir, name=name, target_return=None)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A whole comparison, as its folder keeps it."""
+
+    task: str
+    arms: tuple[Arm, ...]
+    seeds: int
+    seed: int
+    held_out: int  # episodes
+    match: str
+    primary: str
+    threshold: float | None
+    code: str  # of the sources that every run must be made with
+    imports: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.arms) < 2:
+            raise ValueError(
+                f"expected two arms or more, got {len(self.arms)}: say what varies, e.g. --vary num_envs=64,256"
+            )
+        for name, least in (("seeds", 1), ("held_out", 2)):
+            if getattr(self, name) < least:
+                raise ValueError(f"expected --{name.replace('_', '-')} of at least {least}, got {getattr(self, name)}")
+        if self.primary not in BY_NAME:
+            raise ValueError(f"expected --primary as one of {', '.join(BY_NAME)}, got {self.primary!r}")
+
+    def run_seed(self, place: int) -> int:
+        """The seed of the runs of that number, in every arm: they are compared as pairs."""
+        return derived_seed(self.seed, place)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Plan:
+        arms = tuple(Arm(**arm) for arm in data["arms"])
+        return Plan(**{**data, "arms": arms, "imports": tuple(data.get("imports", ()))})
+
+
+def grid(vary: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Every combination of the values of several options.
+
+    >>> grid({"num_envs": [64, 256], "clip": [0.1]})
+    [{'num_envs': 64, 'clip': 0.1}, {'num_envs': 256, 'clip': 0.1}]
+    """
+    return [dict(zip(vary, values, strict=True)) for values in itertools.product(*vary.values())]
+
+
+def name_of(settings: Mapping[str, Any]) -> str:
+    """An arm by what makes it another one.
+
+    >>> name_of({"num_envs": 64, "lr_schedule": "linear"})
+    'num_envs=64, lr_schedule=linear'
+    """
+    return ", ".join(f"{name}={value}" for name, value in settings.items())
+
+
+def arms_of(configs: Sequence[tuple[str, TrainConfig]], match: Sequence[str], speeds: Mapping[str, float]) -> list[Arm]:
+    """The arms, with budgets that match the first one's. Of several ways to match, those that change an arm's budget
+    add an arm each."""
+    arms, base = [], configs[0][1]
+    for name, config in configs:
+        budgets: dict[int, str] = {}
+        for way in match:
+            budgets.setdefault(_steps(base, config, way, speeds.get(configs[0][0]), speeds.get(name)), way)
+        for steps, way in budgets.items():
+            matched = config if base.run.episodes is not None else without_budget(config).replace(steps=steps)
+            shown = name if len(budgets) == 1 else f"{name} (equal {'seconds' if way == 'wall' else way})"
+            arms.append(Arm(shown, to_dict(matched.replace(target_return=None))))
+    return arms
+
+
+def check_match(text: str) -> list[str]:
+    """`samples`, `updates`, `wall`, or several of them."""
+    ways = [way for way in text.split(",") if way]
+    for way in ways:
+        if way not in get_args(Match):
+            raise ValueError(f"expected --match as one or several of {', '.join(get_args(Match))}, got {way!r}")
+    if not ways:
+        raise ValueError(f"expected --match as one or several of {', '.join(get_args(Match))}, got nothing")
+    return list(dict.fromkeys(ways))
+
+
+def _steps(base: TrainConfig, config: TrainConfig, way: str, base_speed: float | None, speed: float | None) -> int:
+    """The budget of an arm in steps: the same steps, gradient steps or seconds as the first arm has."""
+    if base.run.episodes is not None:
+        if way != "samples":
+            raise ValueError(f"expected a budget in --steps or --epochs with --match {way}, got one in episodes")
+        return 0
+    steps = base.run.steps or (base.run.epochs or 0) * steps_per_epoch(base) or 500_000
+    if way == "samples":
+        return steps
+    if way == "updates":
+        updates = math.ceil(steps / steps_per_epoch(base)) * gradient_steps_per_epoch(base)
+        return math.ceil(updates / gradient_steps_per_epoch(config)) * steps_per_epoch(config)
+    if base_speed is None or speed is None:
+        raise ValueError("expected the speed of both arms for --match wall")
+    return max(1, round(steps * speed / base_speed))
+
+
+def steps_per_epoch(config: TrainConfig) -> int:
+    """Environment steps of a rollout."""
+    if not isinstance(config.vector.num_envs, int):
+        raise ValueError("expected --num-envs as a number for a comparison, got auto: arms must be of known size")
+    return config.vector.num_envs * config.ppo.rollout_steps
+
+
+def gradient_steps_per_epoch(config: TrainConfig) -> float:
+    """Gradient steps that a rollout is learnt from in."""
+    ppo = config.ppo
+    if ppo.minibatch_size == "auto":
+        raise ValueError("expected --minibatch-size as a number with --match updates, got auto")
+    passes = max(ppo.policy_epochs or ppo.update_epochs, ppo.value_epochs or ppo.update_epochs)
+    batch = steps_per_epoch(config) * ppo.update_interval
+    return float(passes * math.ceil(batch / chosen(ppo.minibatch_size)) / ppo.update_interval)

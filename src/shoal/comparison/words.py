@@ -1,0 +1,161 @@
+"""A comparison for people: a table, and a sentence for each verdict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shoal.comparison.facts import AXES, RunFacts
+from shoal.comparison.metrics import BY_NAME, Frame
+from shoal.comparison.verdicts import INSUFFICIENT, NO_EVIDENCE, Verdict, as_ratio, shares
+from shoal.runs.words import decimals, figure
+
+
+def lines_of(
+    task: str, arms: Mapping[str, Sequence[RunFacts]], verdicts: Sequence[Verdict], frame: Frame, primary: str
+) -> list[str]:
+    """The whole comparison."""
+    lines = [f"{task}: {' | '.join(f'{name} ({_runs(len(runs))})' for name, runs in arms.items())}"]
+    for arm in dict.fromkeys(one.arm for one in verdicts):
+        own = [one for one in verdicts if one.arm == arm]
+        lines += ["", f"{arm} against {own[0].against}", *_table(own), ""]
+        lines += [sentence(one) for one in own]
+    if frame.threshold is not None:
+        lines += ["", *_threshold(arms, frame)]
+    lines += _provisos(arms, verdicts, primary)
+    return lines
+
+
+def sentence(one: Verdict) -> str:
+    """A verdict that can be quoted."""
+    label = BY_NAME[one.metric].label
+    about = f"{'* ' if one.primary else '  '}{label}: {one.verdict}"
+    if one.effect is None:
+        return f"{about} ({one.note})" if one.note else about
+    text = f"{about}. {amount(one)}"
+    if one.verdict == NO_EVIDENCE:
+        text += f"; a difference of {detectable(one)} would have been found in 80 % of such comparisons"
+    elif one.verdict != INSUFFICIENT and one.p is not None:
+        text += f", p {'< 0.001' if one.p < 0.001 else f'{one.p:.3f}'}"
+    return f"{text} ({one.note})" if one.note else text
+
+
+def amount(one: Verdict) -> str:
+    """The effect with its interval."""
+    if one.effect is None:
+        return "-"
+    metric, found = BY_NAME[one.metric], one.effect
+    ends = (found.value, found.low, found.high)
+    if metric.ratio:
+        value, low, high = (_times(as_ratio(end)) for end in ends)
+        return f"{value} [{low}, {high}] times"
+    value, low, high = (signed(end, decimals(*ends)) for end in ends)
+    share = ""
+    if one.first.value > 0 and metric.name in AXES:
+        share = f", {100 * found.value / one.first.value:+.0f} %"
+    return f"{value} [{low}, {high}]{f' {metric.unit}' if metric.unit else ''}{share}"
+
+
+def detectable(one: Verdict) -> str:
+    """The smallest effect that the design could have seen."""
+    assert one.effect is not None
+    if BY_NAME[one.metric].ratio:
+        return f"{_times(as_ratio(one.effect.detectable))} times"
+    unit = BY_NAME[one.metric].unit
+    return f"{figure(one.effect.detectable)}{f' {unit}' if unit else ''}"
+
+
+def level(one: Verdict, which: str) -> str:
+    """One arm's own figure."""
+    value = (one.first if which == "first" else one.second).value
+    if not math.isfinite(value):
+        return "-"
+    if BY_NAME[one.metric].ratio:
+        value = as_ratio(value)
+    return figure(value)
+
+
+def signed(value: float, places: int) -> str:
+    """With its sign, and no minus zero."""
+    text = figure(value, places)
+    return f"+{text}" if value > 0 and not text.startswith("-") else text
+
+
+def _times(value: float) -> str:
+    return f"{value:.3g}"
+
+
+def _table(verdicts: Sequence[Verdict]) -> list[str]:
+    rows = [
+        [f"{'* ' if one.primary else '  '}{BY_NAME[one.metric].label}", level(one, "first"), level(one, "second"),
+         amount(one), one.verdict]
+        for one in verdicts
+    ]  # fmt: skip
+    head = ["  what", verdicts[0].against, verdicts[0].arm, "difference [95 % interval]", "verdict"]
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(5)]
+    return [
+        "  ".join(
+            cell.rjust(width) if i in (1, 2) else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in [head, *rows]
+    ]
+
+
+def _threshold(arms: Mapping[str, Sequence[RunFacts]], frame: Frame) -> list[str]:
+    lines = [
+        f"Threshold: a mean training return of {frame.threshold:g}. A run that does not reach it is kept: it counts as "
+        "long as all runs were watched."
+    ]
+    for axis in AXES:
+        found = shares(arms, frame, axis)
+        unit = BY_NAME[axis].unit
+        within = f"{frame.horizon[axis]:,.0f} {unit}" if axis != "seconds" else f"{frame.horizon[axis]:,.1f} s"
+        reach = ", ".join(f"{name} {hits} of {runs}" for name, (hits, runs) in found.items())
+        lines.append(f"  within {within}: {reach}")
+    return lines
+
+
+def _provisos(arms: Mapping[str, Sequence[RunFacts]], verdicts: Sequence[Verdict], primary: str) -> list[str]:
+    lines = [
+        "",
+        f"* is the one claim that was declared ({primary}); all others share Holm's correction. One run is one value: "
+        "episodes of a run are no replicates.",
+    ]
+    for run in crashed(arms):
+        lines.append(f"not finished: {run.run} ({run.arm}, seed {run.seed}) {run.status}: {run.reason}")
+    if crashed(arms):
+        lines.append("a run that did not finish counts as no better than the worst one that did")
+    if any(one.effect is not None and not one.effect.paired for one in verdicts):
+        lines.append("the arms share no seeds: they were compared without pairs")
+    return lines
+
+
+def crashed(arms: Mapping[str, Sequence[RunFacts]]) -> list[RunFacts]:
+    """Runs that did not come to their end, or whose score is no number."""
+    return [run for runs in arms.values() for run in runs if not run.whole]
+
+
+def data_of(
+    task: str, arms: Mapping[str, Sequence[RunFacts]], verdicts: Sequence[Verdict], frame: Frame, primary: str
+) -> dict[str, Any]:
+    """The comparison as plain data."""
+    return {
+        "task": task,
+        "primary": primary,
+        "threshold": frame.threshold,
+        "horizon": frame.horizon,
+        "arms": [
+            {"name": name, "finals": [run.final for run in runs], "seeds": [run.seed for run in runs],
+             "settings": sorted({run.settings for run in runs}), "code": sorted({run.code for run in runs})}
+            for name, runs in arms.items()
+        ],
+        "verdicts": [{**one.to_json(), "words": sentence(one).strip()} for one in verdicts],
+        "reached": {axis: shares(arms, frame, axis) for axis in AXES},
+        "crashed": [{"run": run.run, "arm": run.arm, "seed": run.seed, "reason": run.reason} for run in crashed(arms)],
+    }  # fmt: skip
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"

@@ -1,0 +1,127 @@
+"""One training of a comparison, in a process of its own: `python -m shoal.comparison.worker FOLDER ARM PLACE`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from shoal.comparison.facts import facts_of
+from shoal.comparison.folder import ComparisonFolder, Job
+from shoal.comparison.plan import Plan
+from shoal.runs.checkpoint import CheckpointError
+from shoal.runs.folder import Run
+from shoal.runs.lock import Locked
+
+UNFIT = 3  # exit code: refused before its first epoch, as every run of the arm would be
+ORPHAN_S = 30.0
+
+
+def launch(folder: ComparisonFolder, plan: Plan, job: Job) -> subprocess.Popen[bytes]:
+    """Start a process that trains and evaluates. It ends when this one does: it watches its standard input."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-m", "shoal.comparison.worker", str(folder.path), str(job.arm), str(job.place)]
+    with (folder.logs / f"{job.name(plan)}.log").open("ab") as output:
+        return subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is for the comparison; it ends its trainings itself
+        )
+
+
+def train_and_evaluate(folder: ComparisonFolder, plan: Plan, job: Job) -> int:
+    """Do one training, or go on with it; returns the exit code."""
+    from shoal.evaluation import evaluate
+    from shoal.training import train
+
+    name, seed = job.name(plan), plan.run_seed(job.place)
+    config = plan.arms[job.arm].settings(seed, str(folder.runs), name)
+    failure = None
+    try:
+        if not is_over(folder.runs / name):
+            resume = resumable(folder.runs / name)
+            if resume is None:
+                result = train(config=config, imports=plan.imports, command=command_of(folder))
+            else:
+                result = train(resume=resume, imports=plan.imports, command=command_of(folder))
+            if result.status != "finished":
+                return 1
+        evaluate(folder.runs / name, episodes=plan.held_out, imports=plan.imports, say=tell)
+    except Exception as error:  # an environment may raise anything
+        failure = f"{type(error).__name__}: {error}"[:2000]
+        tell(failure)
+        if not (folder.runs / name).is_dir():
+            return UNFIT
+    run = Run.open(folder.runs / name, Path())
+    folder.keep(job, plan, facts_of(run, plan.arms[job.arm].name, job.place, plan.code, failure))
+    return 0
+
+
+def is_over(path: Path) -> bool:
+    """Whether a training came to its end, though its evaluation may not have."""
+    return path.is_dir() and Run(path).status == "finished"
+
+
+def resumable(path: Path) -> Path | None:
+    """The run to go on with; one that has no checkpoint that is whole is begun anew."""
+    from shoal.runs.checkpoint import load_latest
+
+    if not path.is_dir():
+        return None
+    run = Run(path)
+    _wait_for(run)
+    try:
+        load_latest(run.checkpoints)
+        return path
+    except (CheckpointError, OSError, ValueError):
+        run.remove()
+        return None
+    finally:
+        run.close()
+
+
+def _wait_for(run: Run) -> None:
+    """An orphan of a comparison that was killed ends within moments; two must not write to one folder."""
+    end = time.monotonic() + ORPHAN_S
+    while True:
+        try:
+            return run.lock()
+        except Locked:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
+
+
+def command_of(folder: ComparisonFolder) -> str:
+    """What a run's folder says of how it was started."""
+    return f"shoal compare {folder.run.name}"
+
+
+def tell(text: str) -> None:
+    """Into the training's log."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def end_with_parent(pipe: int) -> None:
+    """Returns never: ends this process when the other end of the pipe is closed, as the kernel does for one killed."""
+    while os.read(pipe, 4096):  # without a buffer, whose lock would outlive this thread
+        pass
+    os._exit(1)
+
+
+def main(arguments: list[str]) -> None:
+    """Entry of the process."""
+    threading.Thread(target=end_with_parent, args=(sys.stdin.fileno(),), daemon=True).start()
+    folder = ComparisonFolder(Run(Path(arguments[0])))
+    sys.exit(train_and_evaluate(folder, folder.plan, Job(int(arguments[1]), int(arguments[2]))))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

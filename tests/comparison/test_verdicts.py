@@ -1,0 +1,107 @@
+"""Verdicts on runs of known figures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from synthetic import arms, run
+
+from shoal.comparison.facts import RunFacts
+from shoal.comparison.metrics import Frame, time_to
+from shoal.comparison.verdicts import INSUFFICIENT, NO_EVIDENCE, judge
+from shoal.comparison.words import data_of, lines_of
+
+
+def drawn(rng: np.random.Generator) -> float:
+    return float(rng.normal(100.0, 10.0))
+
+
+def by_name(found: dict[str, list[RunFacts]], threshold: float | None = 80.0, primary: str = "final") -> dict:
+    return {one.metric: one for one in judge(found, threshold, primary)}
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 4])
+def test_below_five_seeds_there_are_figures_and_no_verdict(seeds: int) -> None:
+    found = by_name(arms(seeds, np.random.default_rng(0), drawn, effect=1_000.0))
+    assert {one.verdict for one in found.values()} == {INSUFFICIENT}
+    assert found["final"].second.value > 1_000
+    assert "least for a verdict" in found["final"].note
+
+
+def test_five_to_nine_seeds_give_a_provisional_verdict() -> None:
+    found = by_name(arms(6, np.random.default_rng(0), drawn, effect=1_000.0))
+    assert found["final"].verdict == "better"
+    assert "provisional" in found["final"].note
+
+
+def test_worse_is_told_from_better_and_less_time_is_better() -> None:
+    """A claim's direction is its own: less time to a threshold is better, noise is neither."""
+    rng = np.random.default_rng(0)
+    found = arms(12, rng, drawn, effect=-50.0)
+    found["b"] = [RunFacts(**{**vars(one), "seconds": one.seconds / 4, "noise": 50 * one.noise}) for one in found["b"]]
+    verdicts = by_name(found)
+    assert verdicts["final"].verdict == "worse"
+    assert verdicts["throughput"].verdict == "better"
+    assert verdicts["noise"].verdict == "higher"
+    assert verdicts["updates"].verdict == NO_EVIDENCE
+
+
+def test_a_run_that_never_reaches_the_threshold_is_kept_as_censored() -> None:
+    """It counts as long as all runs were watched, and the share that did is told."""
+    rng = np.random.default_rng(0)
+    found = arms(10, rng, drawn)
+    slow = found["b"][0]
+    slow.curve.returns[:] = [0.0] * 20
+    frame = Frame.of([one for group in found.values() for one in group], 80.0)
+    assert time_to(slow, "steps", frame) == frame.horizon["steps"] == 2000
+    assert judge(found, 80.0)[1].second.runs == 10
+    assert any(line.startswith("  within 2,000 steps: a 10 of 10, b 9 of 10") for line in told(found))
+
+
+def test_nobody_reached_it() -> None:
+    found = by_name(arms(10, np.random.default_rng(0), drawn), threshold=1e9)
+    assert found["steps"].verdict == INSUFFICIENT
+    assert found["steps"].note == "no run reached 1e+09"
+
+
+def test_a_crashed_run_is_listed_and_counts_as_no_better_than_the_worst() -> None:
+    rng = np.random.default_rng(0)
+    found = arms(10, rng, drawn, effect=1.0)
+    found["b"][3] = run("b", 3, None, rng, status="failed", reason="NaN in the weights")
+    verdicts = by_name(found)
+    assert verdicts["final"].second.runs == 10
+    assert verdicts["throughput"].second.runs == 9
+    assert "not finished: b-3 (b, seed 3) failed: NaN in the weights" in told(found)
+
+
+def test_seconds_of_two_machines_are_not_compared() -> None:
+    rng = np.random.default_rng(0)
+    found = arms(10, rng, drawn)
+    found["b"] = [run("b", seed, drawn(rng), rng, machine="another") for seed in range(10)]
+    verdicts = by_name(found)
+    assert {verdicts[name].note for name in ("seconds", "throughput")} == {"the runs were made on different machines"}
+    assert verdicts["steps"].verdict == NO_EVIDENCE
+
+
+def test_the_declared_claim_is_not_corrected_for_the_others() -> None:
+    """Whichever it is; one that is none is refused."""
+    found = arms(12, np.random.default_rng(0), drawn, effect=12.0)
+    first, other = by_name(found), by_name(found, primary="noise")
+    assert first["final"].p == pytest.approx(first["final"].effect.p)
+    assert other["final"].p > other["final"].effect.p
+    with pytest.raises(ValueError, match="expected the primary metric as one of final, steps"):
+        judge(found, primary="luck")
+
+
+def test_no_evidence_says_what_could_have_been_seen() -> None:
+    found = arms(10, np.random.default_rng(0), drawn)
+    line = next(line for line in told(found) if line.startswith("* final performance") and ": " in line)
+    assert "no evidence of a difference" in line
+    assert "would have been found in 80 % of such comparisons" in line
+
+
+def told(found: dict[str, list[RunFacts]]) -> list[str]:
+    frame = Frame.of([one for group in found.values() for one in group], 80.0)
+    verdicts = judge(found, 80.0)
+    assert data_of("T", found, verdicts, frame, "final")["verdicts"][0]["primary"]
+    return lines_of("T", found, verdicts, frame, "final")

@@ -1,0 +1,174 @@
+"""Futures that the agent negotiates itself, and what it decides by them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shoal.cli import main
+from shoal.core.seeds import Stream
+from shoal.rides.env import RidesVectorEnv
+from shoal.rides.options import RidesOptions
+from shoal.rides.policies.learned import Negotiator
+from shoal.rides.policies.simple import myopic
+from shoal.rides.policies.thinking import Thinking
+from shoal.rides.routing.problem import NO_CHANGE, NUM_OFFERS
+from shoal.training import train
+
+OPTIONS = RidesOptions(customers=6, start="none", prices="insertion", futures=0, iterations=5)
+
+
+def nothing(env: Any, observations: Any) -> np.ndarray[Any, Any]:
+    return np.zeros((env.num_envs, NUM_OFFERS))
+
+
+@pytest.fixture
+def env() -> Iterator[RidesVectorEnv]:
+    made = RidesVectorEnv(3, OPTIONS, stream=Stream.EVALUATE)
+    made.reset(seed=[5, 6, 7])
+    for _ in range(3):
+        made.step(np.full(3, NO_CHANGE))
+    yield made
+    made.close()
+
+
+def seen(env: RidesVectorEnv, futures: int, act: Any = None) -> np.ndarray[Any, Any]:
+    """What acceptances save, by day and offer."""
+    thinking = Thinking(act or myopic(), nothing, futures)
+    thinking.net_min(env, env.look())
+    return thinking.saves_min
+
+
+def test_a_day_is_thought_about_in_the_same_way_whatever_is_beside_it(env: RidesVectorEnv) -> None:
+    alone = RidesVectorEnv(1, OPTIONS, stream=Stream.EVALUATE)
+    alone.reset(seed=[6])
+    for _ in range(3):
+        alone.step(np.full(1, NO_CHANGE))
+    np.testing.assert_array_equal(seen(alone, 3)[0], seen(env, 3)[1])
+    alone.close()
+
+
+def test_thinking_leaves_the_day_as_it_is(env: RidesVectorEnv) -> None:
+    before = {name: value.copy() for name, value in env.get_state().items()}
+    seen(env, 2)
+    for name, value in env.get_state().items():
+        np.testing.assert_array_equal(value, before[name], err_msg=name)
+
+
+def test_the_agent_negotiates_every_later_request_of_every_future(env: RidesVectorEnv) -> None:
+    """3 of 6 requests are booked: 2 come after the present one, in 4 futures of 3 days."""
+    asked: list[tuple[int, int]] = []
+
+    def act(world: RidesVectorEnv, observations: dict[str, Any]) -> Any:
+        asked.append((len(observations["offers"]), int(observations["accepted"][:, :, 0].sum(1).max())))
+        return np.full(world.num_envs, NO_CHANGE)
+
+    seen(env, 4, act)
+    assert asked == [(12, 3), (12, 4)]
+
+
+def test_who_negotiates_later_decides_what_room_is_worth() -> None:
+    """Other later offers, other prices now, on days that are full enough."""
+    env = RidesVectorEnv(3, replace(OPTIONS, customers=24), stream=Stream.EVALUATE)
+    env.reset(seed=[5, 6, 7])
+    for _ in range(8):
+        env.step(np.full(3, NO_CHANGE))
+    everything = seen(env, 4, lambda world, observations: np.full(world.num_envs, 3))
+    nobody = seen(env, 4, lambda world, observations: np.full(world.num_envs, NO_CHANGE))
+    assert np.abs(everything - nobody).max() > 0.1
+    assert (everything[:, NO_CHANGE] == 0).all()
+    env.close()
+
+
+def test_the_last_request_has_no_future(env: RidesVectorEnv) -> None:
+    """Then every future is the day as it is: nothing to negotiate, no draw to differ in but the search's."""
+    for _ in range(2):
+        env.step(np.full(3, NO_CHANGE))
+
+    def never(world: Any, observations: Any) -> Any:
+        raise AssertionError("nobody calls any more")
+
+    np.testing.assert_allclose(seen(env, 1, never), env.menu.saving_min, atol=15)
+    assert (seen(env, 1, never)[:, NO_CHANGE] == 0).all()
+
+
+def test_the_agents_own_judgement_counts_as_futures(env: RidesVectorEnv) -> None:
+    def sure(world: Any, observations: Any) -> Any:
+        return np.where(np.arange(NUM_OFFERS) == 7, 1e6, np.zeros((world.num_envs, 1)))
+
+    assert (Thinking(myopic(), sure, 2, judgement=8.0)(env, env.look()) == 7).all()
+    assert (Thinking(myopic(), sure, 2, judgement=0.0)(env, env.look()) != 7).any()
+
+
+def test_an_offer_that_the_mask_forbids_is_not_made(env: RidesVectorEnv) -> None:
+    observations = env.look()
+    observations["action_mask"][:, 7] = 0
+
+    def sure(world: Any, observations: Any) -> Any:
+        return np.where(np.arange(NUM_OFFERS) == 7, 1e6, np.zeros((world.num_envs, 1)))
+
+    assert (Thinking(myopic(), sure, 2)(env, observations) != 7).all()
+
+
+def test_with_a_limit_of_seconds_it_thinks_of_fewer(env: RidesVectorEnv) -> None:
+    slow = Thinking(myopic(), nothing, 64, seconds=1e-6)
+    slow(env, env.look())
+    assert slow.thought == 4  # one round there is always
+    with pytest.raises(ValueError, match="at least 1 future"):
+        Thinking(myopic(), nothing, 0)
+
+
+# -- through the command line ------------------------------------------------------------------------
+
+
+def run_cli(*args: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(list(args))
+    return int(end.value.code or 0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: Any) -> Path:
+    root: Path = tmp_path_factory.mktemp("thinking")
+    kwargs = json.dumps({"customers": 8, "start": "myopic", "iterations": 5})
+    train("rides", env_kwargs=kwargs, name="r", runs_dir=str(root), num_envs=2, episodes=2)
+    return root
+
+
+def test_the_desk_thinks_for_the_time_it_is_given(folder: Path, tmp_path: Path, capsys: Any) -> None:
+    day = tmp_path / "day.csv"
+    made = ["--csv", str(day), "--out", str(tmp_path / "day.svg"), "--customers", "8", "--split", "held_out"]
+    assert run_cli("rides", "day", *made) == 0
+    where = ["--runs-dir", str(folder), "--day", str(day), "--row", "4"]
+    capsys.readouterr()
+    assert run_cli("rides", "offer", "r", *where, "--think", "0.2s", "--json") == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["basis"] == "negotiated"
+    assert data["futures"] >= 4
+    assert run_cli("rides", "offer", "r", *where, "--think", "50ms") == 0
+    assert "by the day's end" in capsys.readouterr().out
+    assert run_cli("rides", "offer", "r", *where, "--think", "soon") == 2
+    assert "expected --think as seconds above 0, such as 0.3s or 300ms, got 'soon'" in capsys.readouterr().err
+
+
+def test_evaluate_shows_a_run_with_and_without_thinking(folder: Path, capsys: Any) -> None:
+    quick = ["--days", "3", "--no-reference", "--oracle-iterations", "5", "--threads", "1"]
+    assert run_cli("evaluate", "r", "--runs-dir", str(folder), *quick, "--think", "2", "--json") == 0
+    found = json.loads(capsys.readouterr().out)["contests"]["base"]
+    assert "r" in found["differences"]["r, thinking"]
+    assert (folder / "r" / "report.html").read_text().count("r, thinking") > 0
+
+
+def test_the_same_number_of_futures_gives_the_same_offers(folder: Path) -> None:
+    agents = [Negotiator("r", runs_dir=folder, think=3) for _ in range(2)]
+    env = RidesVectorEnv(2, agents[0].options, stream=Stream.EVALUATE)
+    observations, _ = env.reset(seed=[1, 2])
+    first, second = (agent.entrant().policy(env, observations).tolist() for agent in agents)
+    assert first == second
+    env.close()
