@@ -134,7 +134,7 @@ def test_trained_resumed_and_evaluated(weights, tmp_path, capsys):
 
 def test_mistakes_are_told(weights, tmp_path, monkeypatch):
     monkeypatch.setattr("shoal.rides.routing.neural.weights.SHIPPED", tmp_path / "none.safetensors")
-    with pytest.raises(ValueError, match="no weights .* come with shoal: give --oracle-weights FILE; shoal rides fit"):
+    with pytest.raises(ValueError, match=r"no weights .* come with shoal: give --oracle-weights FILE; shoal rides fit"):
         RidesVectorEnv(1, RidesOptions(**QUICK, oracle="neural"))
     with pytest.raises(ValueError, match="expected --oracle neural beside --oracle-weights"):
         RidesOptions(oracle_weights=str(weights))
