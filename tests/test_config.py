@@ -39,6 +39,7 @@ BAD = [
     *((name, value) for name in NOT_NEGATIVE for value in (-1e-9, None, *NOT_NUMBERS)),
     *((name, value) for name in SHARES for value in (-0.01, 1.01, None, *NOT_NUMBERS)),
     *(("target_return", value) for value in NOT_NUMBERS),
+    *(("callbacks", value) for value in ("module:Class", (1,), None)),
     *((name, value) for name in CHOICES for value in ("nonsense", "", 1, True, ["cpu"])),
     *((name, value) for name in SWITCHES for value in (0, 1, "yes", None)),
     *((name, value) for name in TEXTS for value in (3, None, ["x"])),

@@ -16,6 +16,8 @@ __all__ = ["FromPython", "PPOConfig", "RunConfig", "TrainConfig", "VectorConfig"
 ScheduleName = Literal["constant", "linear", "cosine"]
 
 MOST_SEED = 2**63 - 1
+# Of an option that came after results were stored by a hash of their settings: at its default it is not written down.
+LATER = {"later": True}
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ class PPOConfig:
     """Activation after each hidden layer."""
     network: Literal["separate", "shared"] = "separate"
     """Separate networks for policy and value, or one trunk with two heads."""
-    encoder: Literal["auto", "nature", "impala-small", "flat"] = "auto"
+    encoder: Literal["auto", "nature", "impala-small", "flat"] = field(default="auto", metadata=LATER)
     """What sees pictures (uint8 with height, width and channels): the convolutions of DQN, a small residual network, or
     the perceptron alone. "auto": nature, impala-small below 36 pixels, flat below 1,000 numbers."""
     initial_std: float = 1.0
@@ -251,6 +253,8 @@ class TrainConfig:
     """Modules that register environments, imported first: --import MODULE, once for each."""
     wrappers: tuple[str, ...] = ()
     """Wrappers of each environment, innermost first: --wrapper module:Class, once for each."""
+    callbacks: tuple[str, ...] = field(default=(), metadata=LATER)
+    """Your own code in the loop: --callback module:Class, once for each, called in this order."""
     given: FromPython = FromPython("")  # noqa: RUF009 (text, frozen)
     """The name of env=, if the environment came from Python; no id can make it again."""
     vector: VectorConfig = field(default_factory=VectorConfig)
@@ -280,21 +284,17 @@ def group_of(name: str) -> str:
     raise ValueError(f"unknown option {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
 
 
-# Options newer than the first stored results: not written at their defaults, so that hashes of settings stay.
-_LATER = ("encoder",)
-
-
-def to_dict(config: Any) -> dict[str, Any]:
-    """A config as plain data for JSON; what it leaves out has its default."""
+def to_dict(config: Any, *, full: bool = False) -> dict[str, Any]:
+    """A config as plain data for JSON; later options that are at their defaults only if it is to be `full`."""
     return {
-        f.name: to_dict(value)
+        f.name: to_dict(value, full=full)
         if dataclasses.is_dataclass(value)
         else list(value)
         if isinstance(value, tuple)
         else value
         for f in fields(config)
         for value in [getattr(config, f.name)]
-        if f.name not in _LATER or value != f.default
+        if full or "later" not in f.metadata or value != f.default
     }
 
 
