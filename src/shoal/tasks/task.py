@@ -153,7 +153,7 @@ class Task:
 def plain(options: Any) -> dict[str, Any]:
     """Options as plain data for JSON. A field with metadata {"later": True} is left out at its default: what was stored
     or hashed before it came stays as it was."""
-    if not is_dataclass(options) or isinstance(options, type):
-        return dict(options)
-    quiet = {f.name for f in fields(options) if f.metadata.get("later") and getattr(options, f.name) == f.default}
-    return {name: value for name, value in asdict(options).items() if name not in quiet}
+    if is_dataclass(options) and not isinstance(options, type):
+        quiet = {f.name for f in fields(options) if f.metadata.get("later") and getattr(options, f.name) == f.default}
+        return {name: value for name, value in asdict(options).items() if name not in quiet}
+    return dict(options)
