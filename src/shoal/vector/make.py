@@ -135,7 +135,8 @@ def make_vec(
 
         if slices != "lockstep":
             raise ValueError(f"--backend ray steps all together: expected --slices lockstep, got {slices}")
-        envs = RayVectorEnv(factories, workers=workers, address=ray_address, min_envs=min_envs, **limits, **common)
+        cluster = {"address": ray_address, "min_envs": min_envs, **limits, **common}
+        envs = RayVectorEnv(factories, workers=workers, **cluster)
         say(f"backend ray: {envs.about}")
         return envs
 
