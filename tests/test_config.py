@@ -14,7 +14,16 @@ from shoal.config import PPOConfig, RunConfig, TrainConfig, VectorConfig, from_d
 
 WHOLE_FROM_1 = ["env_threads", "restart_window", "rollout_steps", "update_interval", "update_epochs", "minibatch_size",
                 "save_interval", "keep", "log_interval"]  # fmt: skip
-OPTIONAL_WHOLE = ["workers", "policy_epochs", "value_epochs", "torch_threads", "steps", "epochs", "episodes"]
+OPTIONAL_WHOLE = [
+    "workers",
+    "policy_epochs",
+    "value_epochs",
+    "torch_threads",
+    "steps",
+    "epochs",
+    "episodes",
+    "min_envs",
+]
 POSITIVE = ["step_timeout", "build_timeout", "learning_rate", "clip", "max_grad_norm", "initial_std"]
 OPTIONAL_POSITIVE = ["memory_budget_gb", "value_clip", "target_kl"]
 NOT_NEGATIVE = ["lr_final", "entropy_coef", "value_coef"]
@@ -39,11 +48,12 @@ BAD = [
     *((name, value) for name in NOT_NEGATIVE for value in (-1e-9, None, *NOT_NUMBERS)),
     *((name, value) for name in SHARES for value in (-0.01, 1.01, None, *NOT_NUMBERS)),
     *(("target_return", value) for value in NOT_NUMBERS),
+    *(("callbacks", value) for value in ("module:Class", (1,), None)),
     *((name, value) for name in CHOICES for value in ("nonsense", "", 1, True, ["cpu"])),
     *((name, value) for name in SWITCHES for value in (0, 1, "yes", None)),
     *((name, value) for name in TEXTS for value in (3, None, ["x"])),
     *((name, value) for name in LISTS_OF_TEXTS for value in ("minigrid", (1,), 3, None, (["x"],))),
-    *(("name", value) for value in (3, True)),
+    *((name, value) for name in ("name", "ray_address") for value in (3, True)),
     *(("hidden", value) for value in (64, (0,), (64, -1), (1.5,), ("64",), None, "64")),
 ]
 

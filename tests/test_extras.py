@@ -70,6 +70,7 @@ def test_cage2_trains_without_an_extra(tmp_path: Path) -> None:
         ("cage2 play d1 --picture one.png", "cage2"),
         ("train CartPole-v1 --track tensorboard", "tensorboard"),
         ("train CartPole-v1 --track wandb", "wandb"),
+        ("train CartPole-v1 --backend ray", "ray"),
     ],
 )
 def test_what_needs_an_extra_names_it_before_any_work(words: str, extra: str, tmp_path: Path) -> None:

@@ -13,20 +13,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shoal
+from shoal.callbacks import Training
 from shoal.config import TrainConfig
-from shoal.stopping import Budget
+from shoal.stopping import Budget, Epochs, FirstOf, TargetReturn, Update
 
 
 def budget(**options) -> Budget:
     return Budget.of(TrainConfig().replace(**{"num_envs": 8, "rollout_steps": 16, **options}))
 
 
-def learner(epoch=0, completed=0, returns=(), elapsed_s=10.0, steps=None, even_mean=None):
+def learner(epoch=0, completed=0, returns=(), elapsed_s=10.0, steps=None, even_mean=None, interval=1):
     """A learner between two rollouts, of 8 environments x 16 steps from the beginning unless `steps` says otherwise."""
     tracker = SimpleNamespace(completed=completed, recent_returns=deque(returns, 100), even_mean=even_mean)
     steps = epoch * 128 if steps is None else steps
     marked = {"marked_epoch": epoch, "marked_episodes": completed, "marked_steps": steps}
-    return SimpleNamespace(epoch=epoch, steps=steps, tracker=tracker, elapsed_s=elapsed_s, **marked)
+    config = SimpleNamespace(ppo=SimpleNamespace(update_interval=interval))
+    return SimpleNamespace(epoch=epoch, steps=steps, tracker=tracker, elapsed_s=elapsed_s, config=config, **marked)
 
 
 @given(
@@ -39,14 +41,14 @@ def test_steps_are_rounded_up_to_whole_updates(steps, num_envs, rollout_steps, i
     """At least what was asked for, less than one update more; for any size, in whole numbers."""
     chosen = budget(steps=steps, num_envs=num_envs, rollout_steps=rollout_steps, update_interval=interval)
     update = num_envs * rollout_steps * interval
-    assert steps <= chosen.total_steps < steps + update
-    assert chosen.total_steps % update == 0
+    assert steps <= chosen.length.total_steps < steps + update
+    assert chosen.length.total_steps % update == 0
 
 
 @pytest.mark.parametrize(("asked", "interval", "expected"), [(5, 1, 5), (5, 2, 6), (6, 3, 6), (1, 4, 4)])
 def test_epochs_are_rounded_up_to_whole_updates(asked, interval, expected) -> None:
     """No data is collected that no update uses."""
-    assert budget(epochs=asked, update_interval=interval).epochs == expected
+    assert budget(epochs=asked, update_interval=interval).length.epochs == expected
 
 
 def test_the_header_says_both() -> None:
@@ -60,7 +62,7 @@ def test_the_header_says_both() -> None:
 
 def test_a_budget_in_episodes_has_no_total() -> None:
     """Nobody knows beforehand how many steps they take."""
-    assert budget(episodes=30).total_steps is None
+    assert budget(episodes=30).length.total_steps is None
 
 
 def test_progress_before_the_first_epoch_is_0_and_before_the_last_less_than_1() -> None:
@@ -82,9 +84,9 @@ def test_progress_stays_at_1_beyond_the_budget() -> None:
 
 def test_time_left() -> None:
     """A quarter done in 10 s: 30 s left; nothing done: unknown."""
-    assert budget(epochs=4).eta_s(learner(epoch=1)) == pytest.approx(30)
-    assert budget(episodes=40).eta_s(learner(completed=10)) == pytest.approx(30)
-    assert budget(epochs=4).eta_s(learner()) is None
+    assert budget(epochs=4).length.eta_s(learner(epoch=1)) == pytest.approx(30)
+    assert budget(episodes=40).length.eta_s(learner(completed=10)) == pytest.approx(30)
+    assert budget(epochs=4).length.eta_s(learner()) is None
 
 
 def test_a_run_ends_when_its_budget_is_spent() -> None:
@@ -100,8 +102,18 @@ def test_a_run_ends_when_its_budget_is_spent() -> None:
 def test_a_run_ends_only_after_an_update() -> None:
     """With an interval of 2 the data of an odd epoch is not thrown away."""
     chosen = budget(episodes=30, update_interval=2)
-    assert chosen.reached(learner(epoch=3, completed=99)) is None
-    assert chosen.reached(learner(epoch=4, completed=99))
+    assert Training(learner(epoch=3, completed=99, interval=2), chosen).over() is None
+    assert Training(learner(epoch=4, completed=99, interval=2), chosen).over() == "budget of 30 episodes spent"
+
+
+def test_a_callback_stops_after_the_update_too_and_its_reason_is_told() -> None:
+    """The first one, also where the budget is spent as well."""
+    training = Training(learner(epoch=3, completed=99, interval=2), budget(episodes=30, update_interval=2))
+    training.stop("enough")
+    training.stop("more than enough")
+    assert training.over() is None
+    training.learner.epoch = 4
+    assert training.over() == "enough"
 
 
 def test_a_target_needs_a_full_window() -> None:
@@ -119,6 +131,15 @@ def test_a_target_needs_every_environment() -> None:
     assert chosen.reached(learner(epoch=5, returns=[-10.0] * 100, even_mean=None)) is None
     assert chosen.reached(learner(epoch=5, returns=[-10.0] * 100, even_mean=-50.0)) is None
     assert chosen.reached(learner(epoch=5, returns=[-10.0] * 100, even_mean=-19.0))
+
+
+def test_whichever_comes_first_ends_a_run() -> None:
+    """Stops are classes; the schedules go by the first one named."""
+    either = FirstOf(Epochs(4, Update(128)), TargetReturn(3.0))
+    assert either.reached(learner(epoch=3)) is None
+    assert either.reached(learner(epoch=4)) == "budget of 4 epochs spent"
+    assert either.reached(learner(epoch=1, returns=[5.0] * 100, even_mean=5.0)).startswith("the last 100 episodes")
+    assert either.progress(learner(epoch=1)) == 0.25
 
 
 class Weary(gym.Env):
@@ -150,8 +171,8 @@ def test_steps_left_after_a_change_of_size() -> None:
     half = learner(epoch=10, steps=640)
     assert chosen.reached(half) is None
     assert chosen.progress(half) == 0.5
-    assert chosen.eta_s(half) == pytest.approx(10)
-    assert chosen.left(half) == "5 epochs of 128 steps left"
+    assert chosen.length.eta_s(half) == pytest.approx(10)
+    assert chosen.length.left(half) == "5 epochs of 128 steps left"
     assert chosen.reached(learner(epoch=14, steps=640 + 4 * 128)) is None
     assert chosen.reached(learner(epoch=15, steps=1280)) == "budget of 1,280 steps spent"
     uneven = learner(epoch=10, steps=600)  # 680 left: 6 epochs of 128

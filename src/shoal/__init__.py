@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from shoal.callbacks import Callback, Training
     from shoal.comparison.api import compare
     from shoal.evaluation import evaluate
     from shoal.playing import play
@@ -24,9 +25,14 @@ if TYPE_CHECKING:
 from shoal.tasks.registration import register
 
 __version__ = "0.2.0"
-__all__ = ["WorkflowSearch", "__version__", "compare", "evaluate", "load_policy", "make_vec", "play", "train"]
+__all__ = [
+    "Callback", "Training", "WorkflowSearch", "__version__", "compare", "evaluate", "load_policy", "make_vec", "play",
+    "train",
+]  # fmt: skip
 
 _HOMES = {
+    "Callback": "shoal.callbacks",
+    "Training": "shoal.callbacks",
     "WorkflowSearch": "shoal.search.api",
     "compare": "shoal.comparison.api",
     "evaluate": "shoal.evaluation",

@@ -16,6 +16,8 @@ __all__ = ["FromPython", "PPOConfig", "RunConfig", "TrainConfig", "VectorConfig"
 ScheduleName = Literal["constant", "linear", "cosine"]
 
 MOST_SEED = 2**63 - 1
+# Of an option that came after results were stored by a hash of their settings: at its default it is not written down.
+LATER = {"later": True}
 
 
 @dataclass(frozen=True)
@@ -24,10 +26,13 @@ class VectorConfig:
 
     num_envs: int | Literal["auto"] = 8
     """Environments stepped together; "auto" picks a number that saturates this machine."""
-    backend: Literal["auto", "serial", "process", "split", "compiled"] = "auto"
-    """Where environments step: serial in this process, process in workers, split in both; "auto" measures and picks."""
+    backend: Literal["auto", "serial", "process", "split", "compiled", "ray"] = "auto"
+    """Where environments step: serial in this process, process in workers, split in both, ray in actors of a Ray
+    cluster; "auto" measures and picks among the first three."""
     workers: int | None = None
     """Processes that step environments (split counts this process too); default: one per usable core."""
+    ray_address: str | None = field(default=None, metadata=LATER)
+    """--backend ray: the cluster, as auto, HOST:PORT or ray://HOST:PORT; default: an instance on this machine."""
     env_threads: int | Literal["auto"] = 1
     """Threads of the compiled backend; "auto" uses all usable cores if that is faster."""
     slices: Literal["lockstep", "double", "ready"] = "lockstep"
@@ -46,6 +51,9 @@ class VectorConfig:
     """Restarts allowed within --restart-window steps; one more stops the run."""
     restart_window: int = 10_000
     """Steps over which restarts are counted."""
+    min_envs: int | None = field(default=None, metadata=LATER)
+    """--backend ray, --on-fault restart: go on while so many environments are left, where the cluster has no place for
+    a new actor; default: stop with a checkpoint."""
     memory_budget_gb: float | None = None
     """Memory that a rollout may use, in GB; default: half of the free memory."""
 
@@ -57,6 +65,12 @@ class VectorConfig:
             check_whole("workers", self.workers, 1)
         if self.env_threads != "auto":
             check_whole("env_threads", self.env_threads, 1)
+        if self.min_envs is not None:
+            check_whole("min_envs", self.min_envs, 1)
+            if self.on_fault != "restart":
+                raise ValueError("--min-envs is for --on-fault restart: otherwise the first fault ends the run")
+        if self.ray_address is not None and self.backend == "auto":
+            raise ValueError("--ray-address is for --backend ray: add that")
         check_whole("max_restarts", self.max_restarts, 0)
         check_whole("restart_window", self.restart_window, 1)
         for name in ("step_timeout", "build_timeout"):
@@ -120,7 +134,7 @@ class PPOConfig:
     """Activation after each hidden layer."""
     network: Literal["separate", "shared"] = "separate"
     """Separate networks for policy and value, or one trunk with two heads."""
-    encoder: Literal["auto", "nature", "impala-small", "flat"] = "auto"
+    encoder: Literal["auto", "nature", "impala-small", "flat"] = field(default="auto", metadata=LATER)
     """What sees pictures (uint8 with height, width and channels): the convolutions of DQN, a small residual network, or
     the perceptron alone. "auto": nature, impala-small below 36 pixels, flat below 1,000 numbers."""
     initial_std: float = 1.0
@@ -251,6 +265,8 @@ class TrainConfig:
     """Modules that register environments, imported first: --import MODULE, once for each."""
     wrappers: tuple[str, ...] = ()
     """Wrappers of each environment, innermost first: --wrapper module:Class, once for each."""
+    callbacks: tuple[str, ...] = field(default=(), metadata=LATER)
+    """Your own code in the loop: --callback module:Class, once for each, called in this order."""
     given: FromPython = FromPython("")  # noqa: RUF009 (text, frozen)
     """The name of env=, if the environment came from Python; no id can make it again."""
     vector: VectorConfig = field(default_factory=VectorConfig)
@@ -280,21 +296,17 @@ def group_of(name: str) -> str:
     raise ValueError(f"unknown option {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
 
 
-# Options newer than the first stored results: not written at their defaults, so that hashes of settings stay.
-_LATER = ("encoder",)
-
-
-def to_dict(config: Any) -> dict[str, Any]:
-    """A config as plain data for JSON; what it leaves out has its default."""
+def to_dict(config: Any, *, full: bool = False) -> dict[str, Any]:
+    """A config as plain data for JSON; later options that are at their defaults only if it is to be `full`."""
     return {
-        f.name: to_dict(value)
+        f.name: to_dict(value, full=full)
         if dataclasses.is_dataclass(value)
         else list(value)
         if isinstance(value, tuple)
         else value
         for f in fields(config)
         for value in [getattr(config, f.name)]
-        if f.name not in _LATER or value != f.default
+        if full or "later" not in f.metadata or value != f.default
     }
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, TextIO
 
+from shoal.callbacks import Callback, Callbacks, Training
 from shoal.config import TrainConfig, to_dict
 from shoal.learn.learner import Learner
 from shoal.runs import checkpoint
@@ -22,7 +23,7 @@ COLLAPSED_ENTROPY = 0.01  # share of a uniform policy's entropy below which a di
 BLOWN_UP_KL = 0.5
 
 
-class Journal:
+class Journal(Callback):
     """Records and saves one run."""
 
     def __init__(
@@ -31,14 +32,18 @@ class Journal:
         config: TrainConfig,
         budget: Budget,
         stream: TextIO,
+        callbacks: Callbacks | None = None,
     ) -> None:
-        self.run, self.config, self.budget = run, config, budget
-        self.console = Console(budget.total_steps, config.run.log_interval, stream, total_episodes=budget.episodes)
+        self.run, self.config, self.budget, self.callbacks = run, config, budget, callbacks or Callbacks([])
+        self.console = Console(
+            budget.length.total_steps, config.run.log_interval, stream, total_episodes=budget.episodes
+        )
         self.trackers: list[Tracker] = [self.console]
         self.saved_epoch = -1
         self._notes_fail = False
         self._folder: dict[str, bytes] = {}
         self._alarms: set[str] = set()
+        self._states: list[tuple[str, dict[str, Any]]] = []  # what callbacks must remember, as of the last mark
         self._faults_noted = self._messages_shown = 0
         self._epoch_start = time.perf_counter()
 
@@ -51,18 +56,33 @@ class Journal:
         if self.config.vector.slices == "ready":
             self.inexact("batches form in the order in which workers finish (--slices ready)")
 
-    def record(self, learner: Learner, metrics: dict[str, float]) -> None:
+    def on_start(self, training: Training) -> None:
+        """A checkpoint of the beginning."""
+        self._remember(training.learner)
+        self.save_if_due(training.learner)
+
+    def on_epoch(self, training: Training) -> None:
+        """A row, and a checkpoint if one is due."""
+        self._remember(training.learner)
+        self.record(training.learner, training.metrics)
+        self.save_if_due(training.learner)
+
+    def _remember(self, learner: Learner) -> None:
+        if learner.marked_epoch == learner.epoch:
+            self._states = self.callbacks.states()
+
+    def record(self, learner: Learner, metrics: dict[str, Any]) -> None:
         """One row for the epoch that just ended."""
         now = time.perf_counter()
         learner.elapsed_s = now - self._start
         row = {
             **learner.progress_row(),
             **metrics,
-            "time/steps_per_s": self.budget.steps_per_epoch / (now - self._epoch_start),
+            "time/steps_per_s": self.budget.update.steps_per_epoch / (now - self._epoch_start),
             "time/collect_s": learner.collect_s,
             "time/elapsed_s": learner.elapsed_s,
             "time/cpu_s": time.process_time() - self._cpu_start,
-            "time/eta_s": self.budget.eta_s(learner),
+            "time/eta_s": self.budget.length.eta_s(learner),
         }
         self._epoch_start = now
         self._look_after_folder(learner)
@@ -85,6 +105,7 @@ class Journal:
             return
         try:
             tensors, meta = learner.state()
+            meta |= {"callbacks": self._states} if self._states else {}
             checkpoint.save(self.run.checkpoints, epoch, tensors, meta, keep=self.config.run.keep)
             self.saved_epoch = epoch
         except CheckpointError as error:
@@ -92,12 +113,14 @@ class Journal:
             if last or self.config.run.on_save_error == "fail":
                 raise
 
-    def restore(self, learner: Learner, *, reshard: bool) -> None:
+    def restore(self, training: Training, *, reshard: bool) -> None:
         """Continue from the newest checkpoint that is whole; say loudly what was passed over."""
+        learner = training.learner
         found = checkpoint.load_latest(self.run.checkpoints)
         for reason in found.skipped:
             self.tell(f"damaged checkpoint passed over: {reason}", event="checkpoint damaged")
         try:
+            missing = self.callbacks.set_states(training, found.meta.get("callbacks", []))
             inexact = learner.set_state(found.tensors, found.meta, reshard=reshard)
         except (KeyError, TypeError, AttributeError, IndexError) as error:  # whole, yet not what shoal writes
             raise CheckpointError(
@@ -106,11 +129,15 @@ class Journal:
             ) from error
         for reason in inexact:
             self.inexact(reason)
+        for name in missing:
+            self.tell(f"the run had a callback {name}, it goes on without: give it with callbacks=", "callback missing")
         self.saved_epoch = found.epoch
         self.run.truncate_metrics(found.epoch)
         self.note({"event": "resumed", "epoch": found.epoch, "skipped": found.skipped})
         self.run.set_status("running")
-        self.console.message(f"resumed at epoch {found.epoch}, {learner.steps:,} steps: {self.budget.left(learner)}")
+        self.console.message(
+            f"resumed at epoch {found.epoch}, {learner.steps:,} steps: {self.budget.length.left(learner)}"
+        )
 
     def inexact(self, reason: str) -> None:
         """From here on the run cannot be reproduced bit for bit: write it down."""

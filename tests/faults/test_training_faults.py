@@ -117,3 +117,13 @@ def test_slices_survive_a_dead_worker(slices: str, tmp_path: Path, rollouts: lis
         (ends,) = np.flatnonzero(broken[:, env]).tolist() or [-1]
         assert np.flatnonzero(~valid[:, env]).tolist() == list(range(ends + 1))
     assert all(finite for _, _, finite in rollouts)
+
+
+def test_a_fault_that_ends_the_run_leaves_a_checkpoint_of_the_last_epoch(tmp_path: Path) -> None:
+    """However far away the next one was."""
+    with pytest.raises(EnvFault):
+        _train(tmp_path, lambda: FaultyEnv("raise-step", at_step=20), "serial", on_fault="fail", save_interval=100)
+    run = tmp_path / "runs" / "run"
+    rows = (run / "metrics.jsonl").read_text().splitlines()
+    assert len(rows) >= 1
+    assert f"{len(rows):06d}" in " ".join(path.name for path in (run / "checkpoints").iterdir())

@@ -18,7 +18,7 @@ from shoal.cli.help import page
 from shoal.core import spelling
 
 ALIASES = {"--" + name.replace("_", "-"): "--" + own.replace("_", "-") for name, own in spelling.ALIASES.items()}
-ALIASES |= {"--imports": "--import", "--wrappers": "--wrapper"}  # as --help spells them
+ALIASES |= {"--imports": "--import", "--wrappers": "--wrapper", "--callbacks": "--callback"}  # as --help spells them
 ALIASES |= {
     "--parallel-start-method": "--start-method",
     # Stable-Baselines3's names

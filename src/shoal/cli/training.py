@@ -94,8 +94,9 @@ def config_from(args: list[str], imports: list[str]) -> Any:
     if task is None and not {"-h", "--help"} & set(args):
         raise ValueError(f"expected a task to train: shoal train TASK\n\n{_tasks()}")
     wrappers, args = take_all(args, "--wrapper")
-    find_here([*imports, *wrappers, *([task] if task and ":" in task else [])])
-    default = config_for(task or TrainConfig.task).replace(wrappers=tuple(wrappers))
+    callbacks, args = take_all(args, "--callback")
+    find_here([*imports, *wrappers, *callbacks, *([task] if task and ":" in task else [])])
+    default = config_for(task or TrainConfig.task).replace(wrappers=tuple(wrappers), callbacks=tuple(callbacks))
     if gives_budget(args):
         default = without_budget(default)
     options = options_class(default.task)
@@ -142,7 +143,8 @@ def _resumed(resume: str, args: list[str], reshard: bool, imports: list[str]) ->
     from shoal.runs.folder import Run
     from shoal.tasks.presets import without_budget
 
-    find_here(imports)
+    callbacks, args = take_all(args, "--callback")
+    find_here([*imports, *callbacks])
     root, _ = take(args, "--runs-dir")
     run = Run.open(resume, Path(root or "runs"))
     before = from_dict(run.config)
@@ -151,7 +153,9 @@ def _resumed(resume: str, args: list[str], reshard: bool, imports: list[str]) ->
     _refuse_less(run, before.run, config.run)
     from shoal.training import train as go_on
 
-    return go_on(resume=run.path, config=config, reshard=reshard, imports=imports, command=_command())
+    return go_on(
+        resume=run.path, config=config, reshard=reshard, imports=imports, callbacks=callbacks, command=_command()
+    )
 
 
 def _command() -> str:
@@ -170,14 +174,15 @@ def next_commands(run: str, shown: str | None = None) -> list[str]:
     ]
 
 
-def _import_flags(run: str) -> str:
-    """What must be said again, since shoal imports nothing that only a run folder names."""
+def _import_flags(run: str, *, resume: bool = False) -> str:
+    """What must be said again, since shoal imports nothing that only a run folder names. To `resume`, callbacks too."""
     from shoal.config import from_dict
     from shoal.runs.folder import Run
     from shoal.vector.foreign import import_flags, modules_of
 
     config = from_dict(Run.open(run, Path(".")).config)
-    flags = import_flags(modules_of(config.task, config.imports, config.wrappers))
+    places = (*config.wrappers, *config.callbacks) if resume else config.wrappers
+    flags = import_flags(modules_of(config.task, config.imports, places))
     return f" {flags}" if flags else ""
 
 
@@ -201,7 +206,7 @@ def _say_what_next(result: Any, run: str) -> None:
     print(f"report   {run}/report.html")
     commands = next_commands(result.run, run) if result.epochs > 0 else []
     if result.status == "interrupted":
-        commands.append(f"shoal train --resume {run}{_import_flags(result.run)}")
+        commands.append(f"shoal train --resume {run}{_import_flags(result.run, resume=True)}")
     for number, command in enumerate(commands):
         print(f"{'         ' if number else 'next     '}{command}")
 

@@ -62,6 +62,10 @@ class WorkerDied(EnvFault):
         super().__init__(message, **where)  # type: ignore[arg-type]
 
 
+class NoPlace(EnvFault):
+    """A cluster has no core for an actor, or one on which it cannot work."""
+
+
 class EnvTimeout(EnvFault):
     """An environment did not answer within the deadline (`--step-timeout`)."""
 

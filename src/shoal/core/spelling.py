@@ -26,7 +26,11 @@ ELSEWHERE = {
     "ent_coef": "entropy_coef",
     "vf_coef": "value_coef",
 }
-_ARGUMENTS = {"import": "imports", "wrapper": "wrappers"}  # of flags whose argument is not called alike
+_ARGUMENTS = {
+    "import": "imports",
+    "wrapper": "wrappers",
+    "callback": "callbacks",
+}  # of flags whose argument is not called alike
 
 
 def unaliased(options: dict[str, Any]) -> dict[str, Any]:

@@ -93,9 +93,8 @@ class Bookings:
             np.where(accepted, OFFER_LATER_MIN[offers], 0),
         )
         agreed = EFFECTS[self.world.options.offer_effect](asked, earlier, later)
-        self.oracle.add(self.plans, agreed, keys, iterations)
-        if self.base is not None:
-            self.oracle.add(self.base, asked, keys, iterations)
+        days = [(self.plans, agreed)] if self.base is None else [(self.plans, agreed), (self.base, asked)]
+        self.oracle.serve(days, keys, iterations)
         self.t += 1
 
     # -- what it has come to ------------------------------------------------------------------------

@@ -24,9 +24,9 @@ from shoal.rides.flexibility.model import ANSWER, epsilon_at, hard_mask, soft_bi
 from shoal.rides.knowledge import answers_to, first_flexibility, new_flexibility
 from shoal.rides.observe import FEATURES_VERSION, Menu, anticipate, make_menu, observation_space, observe
 from shoal.rides.options import RidesOptions
+from shoal.rides.oracles import make_oracle
 from shoal.rides.policies.futures import future_values
 from shoal.rides.policies.lookahead import Lookahead
-from shoal.rides.routing.oracle import RoutingOracle
 from shoal.rides.routing.problem import NO_CHANGE, NUM_OFFERS, OFFER_MIN
 from shoal.rides.world.tables import Notice
 from shoal.rides.world.world import make_world
@@ -65,7 +65,7 @@ class RidesVectorEnv(TrainingEnv):
         if self.world.notice and not again:
             warnings.warn(self.world.notice, Notice, stacklevel=1)  # of here: said once, however many are made
         self.days = self.world.days("train" if stream == Stream.TRAIN else "held_out", again=again)
-        self.oracle = RoutingOracle(self.world.problem, threads=threads)
+        self.oracle = make_oracle(self.options, self.world.problem, threads, training=stream == Stream.TRAIN)
         self.bookings = Bookings(self.world, num_envs, self.oracle)
         self.single_observation_space = observation_space(self.options.customers)
         self._parts = list(self.single_observation_space.spaces)
@@ -162,7 +162,8 @@ class RidesVectorEnv(TrainingEnv):
         self.progress = progress
         metrics: dict[str, Any] = figures_of(self._ended, self.options.customers)
         self._ended.clear()
-        if self._coach is not None and metrics:
+        metrics |= self.oracle.figures()
+        if self._coach is not None and "rides/net_min" in metrics:
             self._coach.watch(metrics["rides/net_min"], metrics["rides/agreed_min"])
         if self.options.knowledge != "learned":
             return metrics

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from shoal.core.machine import usable_cores
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from shoal.rides.env import RidesVectorEnv
     from shoal.rides.single import RidesEnv
 
+_LATER = {"later": True}  # at its default such an option is neither written down nor hashed (shoal.tasks.plain)
 FUTURES = 32  # sampled before each offer in evaluation and at the desk, where time matters less than in training
 BURDENS = {"default": (0.05, 1.0), "easy": (0.02, 0.5)}  # (patience, refusal): docs/rides.md says why
 
@@ -89,6 +90,14 @@ class RidesOptions:
     evaluate). Default: 64, or none where futures are sampled, which takes five times as long."""
     background: bool = True
     """Train the flexibility model while rollouts go on."""
+    oracle: Literal["incremental", "neural"] = field(default="incremental", metadata=_LATER)
+    """What plans the days of training. incremental: the compiled search. neural: one batched pass of a network for all
+    environments; on a CPU it is slower and worse. Prices, futures and evaluation are the compiled search's anyway."""
+    oracle_weights: str = field(default="", metadata=_LATER)
+    """Weights of --oracle neural (.safetensors, by shoal rides fit oracle); default: those that come with shoal."""
+    oracle_batch: str = field(default="auto", metadata=_LATER)
+    """Days that --oracle neural has in memory at once: auto or a number. It halves itself when memory runs out, and
+    changes no result."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "type_mix", tuple(self.type_mix))  # JSON knows lists only
@@ -109,6 +118,10 @@ class RidesOptions:
         for name, needs in (("zones", "city"), ("trips", "riders")):
             if getattr(self, name) and not getattr(self, needs):
                 raise ValueError(f"expected --{needs} beside --{name} {getattr(self, name)}, got none: it says which")
+        if self.oracle_weights and self.oracle != "neural":
+            raise ValueError(f"expected --oracle neural beside --oracle-weights {self.oracle_weights}: it reads them")
+        if self.oracle_batch != "auto" and not (self.oracle_batch.isdigit() and int(self.oracle_batch)):
+            raise ValueError(f"expected --oracle-batch as auto or a number of days, got {self.oracle_batch!r}")
         mix = self.type_mix
         if mix and (len(mix) != 4 or min(mix) < 0 or sum(mix) <= 0):
             raise ValueError(f"expected --type-mix as 4 shares of at least 0 that do not add up to 0, got {mix}")

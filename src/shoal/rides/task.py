@@ -45,6 +45,8 @@ MEANINGS = {
     "held_out/sampled_min": "the same, offers sampled as in training",
     "held_out/myopic_min": "the same days, myopic policy",
     "held_out/lookahead_min": "the same days, lookahead",
+    "oracle/taken": "days whose decoded plan was kept (--oracle neural), %",
+    "oracle/fell_back": "days that the decoder did not finish, %",
     "flexibility/epsilon": "share of steps that ignore the mask",
     "flexibility/types": "riders by most probable type: early / late / inflexible / both",
     "flexibility/type_accuracy": "share of those types that is right",

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from shoal.callbacks import Callback, Training
 from shoal.compiled.vector import CompiledVectorEnv
 from shoal.config import TrainConfig
 from shoal.core.arrays import Array
@@ -24,6 +25,8 @@ from shoal.runs import checkpoint
 from shoal.search.bandit.orders import all_ranks
 from shoal.search.domain import Fresh, Pull, Ranking, Say
 from shoal.search.options import SearchConfig
+from shoal.stopping import Episodes, Epochs, FirstOf, Update
+from shoal.training import loop
 
 EPISODES = 200  # of a verdict, and of each check on the way
 CHECK_EVERY = 5  # updates
@@ -74,30 +77,28 @@ class Gridworld:
             if start is not None:
                 _load(learner.agent, start)
             learner.start()
-            # Halfway from the threshold to 1: a policy that stops right at the threshold fails every other gate.
-            stop_at = (1 + config.compliance_threshold) / 2
-            stopped, updates, least = "budget", 0, config.min_episodes * config.num_envs
             most = math.ceil(config.episodes_per_env * Visiting.max_episode_steps / config.update_every_steps)
-            while updates < most and learner.tracker.completed < config.episodes_per_env * config.num_envs:
-                learner.update(learner.estimate(learner.collect()), updates / most)
-                updates += 1
-                if updates % CHECK_EVERY == 0 and learner.tracker.completed >= least:
-                    _, conduct = self.examine(item, learner.agent, _word(seed, 1))
-                    if self._obeys(conduct, stop_at):
-                        stopped = "compliance"
-                        break
+            episodes = Episodes(config.episodes_per_env * config.num_envs)
+            limit = FirstOf(Epochs(most, Update.of(learner.config)), episodes)
+            reason = loop(Training(learner, limit), _UntilObedient(self, item, _word(seed, 1)))
+            stopped, updates = "compliance" if reason == "compliance" else "budget", learner.epoch
             weights = folder / "weights"
             tensors = {f"network.{name}": array for name, array in weights_of(learner.agent.network).items()}
             checkpoint.save(weights, updates, tensors, {"order": self.names[item]}, keep=1)
             returns, conduct = self.examine(item, learner.agent, _word(seed, 0))
         finally:
             torch.set_num_threads(threads)
-        episodes = learner.tracker.completed
-        details = {**conduct, "episodes": episodes, "updates": updates, "stopped": stopped, "evaluated": len(returns)}
+        details = {
+            **conduct,
+            "episodes": learner.tracker.completed,
+            "updates": updates,
+            "stopped": stopped,
+            "evaluated": len(returns),
+        }
         se = float(returns.std(ddof=1) / math.sqrt(len(returns)))
-        return Pull(float(returns.mean()), se, self._obeys(conduct, config.compliance_threshold), str(weights), details)
+        return Pull(float(returns.mean()), se, self.obeys(conduct, config.compliance_threshold), str(weights), details)
 
-    def _obeys(self, conduct: dict[str, Any], threshold: float) -> bool:
+    def obeys(self, conduct: dict[str, Any], threshold: float) -> bool:
         """Visits in order, and all of them: keeping to an order by going nowhere does not count."""
         lows = [conduct[name]["low"] for name in ("compliance", "coverage")]
         return all(low is not None and low >= threshold for low in lows)
@@ -171,6 +172,25 @@ class Gridworld:
         text = f"{self.names[item]}: {len(way) - 1} steps, reward {total:.2f}"
         corners = [(name, *corner) for name, corner in zip(visiting.REGIONS, visiting.CORNERS, strict=True)]
         return text, way_figure(way, corners, visiting.REGION, visiting.SIZE, text)
+
+
+class _UntilObedient(Callback):
+    """Ends a pull's training when its order is kept to, on episodes of its own."""
+
+    def __init__(self, domain: Gridworld, item: int, seed: int) -> None:
+        config = domain.config
+        self.domain, self.item, self.seed = domain, item, seed
+        self.least = config.min_episodes * config.num_envs
+        # Halfway from the threshold to 1: a policy that stops right at the threshold fails every other gate.
+        self.threshold = (1 + config.compliance_threshold) / 2
+
+    def on_epoch(self, training: Training) -> None:
+        """Looks now and then."""
+        learner = training.learner
+        if training.epoch % CHECK_EVERY == 0 and learner.tracker.completed >= self.least:
+            _, conduct = self.domain.examine(self.item, learner.agent, self.seed)
+            if self.domain.obeys(conduct, self.threshold):
+                training.stop("compliance")
 
 
 def _train_config(config: SearchConfig, seed: int) -> TrainConfig:

@@ -10,16 +10,21 @@ from shoal.config import TrainConfig
 from shoal.vector.foreign import check_trusted
 
 
-def check_environment(config: TrainConfig, env: Any, imports: Sequence[str], cure: str, purpose: str) -> None:
-    """Of a saved run: is its environment to be had again, without importing anything that only its folder names?"""
+def check_environment(
+    config: TrainConfig, env: Any, imports: Sequence[str], cure: str, purpose: str, *, training: bool = False
+) -> None:
+    """Of a saved run: is its environment to be had again, without importing anything that only its folder names? For
+    `training` neither may its callbacks."""
+    callbacks = config.callbacks if training else ()
     if env is not None:
+        check_trusted("", (), callbacks, imports, cure)
         return
     if config.given:
         raise ValueError(
             f"the run was trained on an environment that was given from Python, {config.given}, and no id can make it "
             f"again: {purpose} from Python with env=, as it was trained"
         )
-    check_trusted(config.task, config.imports, config.wrappers, imports, cure)
+    check_trusted(config.task, config.imports, (*config.wrappers, *callbacks), imports, cure)
 
 
 def parse_env_kwargs(text: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ A package brings one class, and names it in its pyproject.toml (docs/architectur
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
@@ -151,5 +151,9 @@ class Task:
 
 
 def plain(options: Any) -> dict[str, Any]:
-    """Options as plain data for JSON."""
-    return asdict(options) if is_dataclass(options) and not isinstance(options, type) else dict(options)
+    """Options as plain data for JSON. A field with metadata {"later": True} is left out at its default: what was stored
+    or hashed before it came stays as it was."""
+    if is_dataclass(options) and not isinstance(options, type):
+        quiet = {f.name for f in fields(options) if f.metadata.get("later") and getattr(options, f.name) == f.default}
+        return {name: value for name, value in asdict(options).items() if name not in quiet}
+    return dict(options)

@@ -13,11 +13,12 @@ import importlib.util
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
+T = TypeVar("T")
 Wrap = str | Callable[[Any], Any]  # `module:Class`, or what takes an environment and gives one
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 # Who registers what, by the beginning of the id: (package to install, module to import).
@@ -81,19 +82,23 @@ def import_all(modules: Sequence[str]) -> None:
             raise ImportError(f"cannot import {name}: {why}") from error
 
 
-def load_wrapper(place: str) -> type[gym.Wrapper[Any, Any, Any, Any]]:
-    """The wrapper at `module:Class`."""
+def load_class(place: str, flag: str, like: str, base: type[T]) -> type[T]:
+    """The class at `module:Class`, which `flag` names, derived from `base`."""
     module, colon, name = place.partition(":")
     if not colon or not name.isidentifier():
-        raise ValueError(
-            f"expected --wrapper as module:Class, like gymnasium.wrappers:FlattenObservation, got {place!r}"
-        )
+        raise ValueError(f"expected {flag} as module:Class, like {like}, got {place!r}")
     import_all([module])
-    found = getattr(sys.modules[module], name, None)
-    if not (isinstance(found, type) and issubclass(found, gym.Wrapper)):
+    found = vars(sys.modules[module]).get(name)
+    if not (isinstance(found, type) and issubclass(found, base)):
         got = f"{module} has no {name}" if found is None else f"got {found!r}"
-        raise ValueError(f"expected --wrapper {place} to be a class derived from gymnasium.Wrapper; {got}")
+        derived = f"{base.__module__.partition('.')[0]}.{base.__name__}"
+        raise ValueError(f"expected {flag} {place} to be a class derived from {derived}; {got}")
     return found
+
+
+def load_wrapper(place: str) -> type[gym.Wrapper[Any, Any, Any, Any]]:
+    """The wrapper at `module:Class`."""
+    return load_class(place, "--wrapper", "gymnasium.wrappers:FlattenObservation", gym.Wrapper)
 
 
 def check_trusted(

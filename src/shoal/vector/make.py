@@ -18,6 +18,7 @@ from shoal.core.errors import EnvRaised
 from shoal.core.machine import usable_cores
 from shoal.core.own import parse_autoreset
 from shoal.core.seeds import Stream
+from shoal.extras import require
 from shoal.vector.choose import Measured, choose, step_cost_s
 from shoal.vector.environments import EnvFactory
 from shoal.vector.foreign import Maker, Wrap, find_spec, import_all, load_wrapper, module_of, wrapped
@@ -26,7 +27,7 @@ from shoal.vector.workers.launch import processes_work
 from shoal.vector.workers.process import ProcessVectorEnv
 from shoal.vector.workers.split import SplitVectorEnv
 
-BACKENDS = ("auto", "serial", "process", "split", "compiled")
+BACKENDS = ("auto", "serial", "process", "split", "compiled", "ray")
 
 
 def make_vec(
@@ -43,6 +44,8 @@ def make_vec(
     on_fault: str = "fail",
     max_restarts: int = 10,
     restart_window: int = 10_000,
+    ray_address: str | None = None,
+    min_envs: int | None = None,
     stream: Stream = Stream.TRAIN,
     env_kwargs: dict[str, Any] | None = None,
     imports: Sequence[str] = (),
@@ -72,6 +75,8 @@ def make_vec(
         raise ValueError(f"expected a backend of {', '.join(BACKENDS)}, got {backend!r}")
     if num_envs < 1:
         raise ValueError(f"expected at least 1 environment, got {num_envs}")
+    if backend == "ray":
+        require("ray", "--backend ray")
     mode = parse_autoreset(autoreset_mode)
     env_kwargs = {**(env_kwargs or {}), **more_env_kwargs}
     _check_wrappers(env, wrappers)
@@ -125,6 +130,16 @@ def make_vec(
     def split() -> VectorEnv[Any, Any, Any]:
         return SplitVectorEnv(factories, workers=workers and workers - 1, **apart)
 
+    def ray() -> VectorEnv[Any, Any, Any]:
+        from shoal.vector.workers.ray import RayVectorEnv
+
+        if slices != "lockstep":
+            raise ValueError(f"--backend ray steps all together: expected --slices lockstep, got {slices}")
+        cluster = {"address": ray_address, "min_envs": min_envs, **limits, **common}
+        envs = RayVectorEnv(factories, workers=workers, **cluster)
+        say(f"backend ray: {envs.about}")
+        return envs
+
     def one() -> VectorEnv[Any, Any, Any]:
         return SerialVectorEnv(factories[:1], **common)
 
@@ -135,7 +150,7 @@ def make_vec(
             raise ValueError(f"--backend split: expected --workers of at least 2 (this process is one), got {workers}")
     with _in_plain_words(env, env_kwargs):
         if backend != "auto":
-            return {"serial": serial, "process": process, "split": split}[backend]()
+            return {"serial": serial, "process": process, "split": split, "ray": ray}[backend]()
         if not processes_work():
             say("backend serial: this system has no worker processes (Linux and macOS have)")
             return serial()
@@ -152,13 +167,17 @@ def make_probe(
     env_kwargs: dict[str, Any] | None = None,
     imports: Sequence[str] = (),
     wrappers: Sequence[Wrap] = (),
+    ray_address: str | None = None,
+    min_envs: int | None = None,
     **common: Any,
 ) -> VectorEnv[Any, Any, Any]:
-    """One environment, to learn its spaces and what a step costs. With `backend="process"` it lives in a worker of its
-    own: this process builds none, so none can break it."""
+    """One environment, to learn its spaces and what a step costs. With `backend` process or ray it lives in a worker
+    of its own: this process builds none, so none can break it."""
+    if backend == "ray":  # before any work
+        require("ray", "--backend ray")
     named: dict[str, Any] = {"env_kwargs": env_kwargs, "imports": imports, "wrappers": wrappers}
     steps_all = isinstance(env, VectorEnv) or hasattr(env, "make_vector") or _is_compiled(env)
-    if backend != "process" or steps_all or (wrappers and not isinstance(env, str)):
+    if backend not in ("process", "ray") or steps_all or (wrappers and not isinstance(env, str)):
         return make_vec(env, 1, backend=backend if steps_all or backend == "compiled" else "serial", **named, **common)
     import_all(imports)
     (factory,) = _factories(env, 1, env_kwargs or {}, imports, wrappers)

@@ -1,9 +1,10 @@
-"""Training under an order: the loop of a workflow, how far an update may go, and which policy is kept."""
+"""Training under an order: how far an update may go, which policy is kept, and what is written down."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,35 +12,52 @@ import torch
 from shoal.cage2.workflows.aligned import OrderedVectorEnv, compliance_by_env
 from shoal.cage2.workflows.conduct import Conduct
 from shoal.cage2.workflows.policy import REWARD_SCALE, Exam
+from shoal.callbacks import Callback, Training
 from shoal.core.arrays import Array
 from shoal.learn.learner import Learner
 from shoal.learn.policy import Agent
 from shoal.learn.ppo import Batch
+from shoal.learn.rollout import Rollout
+from shoal.runs import jsonl
 
 WARM_UP = 5  # updates
 MOST_KL = 0.02  # nats that the policy may move in an update
 MOST_HALVINGS = 10
 
 
-def train_rows(learner: Learner, envs: OrderedVectorEnv, updates: int, *, warm: bool) -> Iterator[dict[str, Any]]:
-    """Collect, estimate, update; yields a row of metrics after each update. `warm` holds back updates that go far."""
-    learner.start()
-    for update in range(updates):
-        rollout = learner.collect()
+class Gently(Callback):
+    """Rewards at the scale that the networks learn well, rates that rise first, and `warm` updates held back."""
+
+    def __init__(self, updates: int, *, warm: bool) -> None:
+        self.updates, self.warm = updates, warm
+        self._before: TrustRegion | None = None
+
+    def on_rollout(self, training: Training, rollout: Rollout) -> None:
+        """Small rewards."""
         rollout.rewards *= REWARD_SCALE
-        batch = learner.estimate(rollout)
-        assert batch is not None  # update_interval is 1
-        before = TrustRegion(learner.agent, batch) if warm else None
-        metrics = learner.update(batch, progress_of(update, updates))  # calls envs.after_rollout
-        if before is not None:
-            metrics |= before.keep()
-        yield {
-            "update": update + 1,
-            **learner.progress_row(),
-            "episodes": learner.tracker.completed,
-            **metrics,
-            "workflow/compliance_by_environment": compliance_by_env(envs.last_episodes),
-        }
+
+    def on_batch(self, training: Training, batch: Batch) -> None:
+        """The rate of this update, and where its policy stands."""
+        training.progress = progress_of(training.epoch - 1, self.updates)
+        self._before = TrustRegion(training.learner.agent, batch) if self.warm else None
+
+    def on_epoch(self, training: Training) -> None:
+        """Not further than allowed."""
+        if self._before is not None:
+            training.metrics |= self._before.keep()
+
+
+class Rows(Callback):
+    """A row of metrics for each update, to disk and to the person who watches."""
+
+    def __init__(self, file: Path, say: Callable[[dict[str, Any]], None]) -> None:
+        self.file, self.say = file, say
+
+    def on_epoch(self, training: Training) -> None:
+        """After what the others add."""
+        row = {"update": training.epoch, **training.metrics}
+        jsonl.append(self.file, row)
+        self.say(row)
 
 
 def progress_of(update: int, updates: int) -> float:
@@ -86,20 +104,32 @@ class TrustRegion:
         return torch.log_softmax(params, -1)
 
 
-class Trial:
+class Trial(Callback):
     """Which of the checked policies to keep: obedient ones first, then by reward.
 
     Against the start, if there was one, a policy is held by how much better it played the same episodes, less one
     standard error: noise must not displace a good start.
     """
 
-    def __init__(self, exam: Exam, learner: Learner, threshold: float) -> None:
-        self.exam, self.learner, self.threshold = exam, learner, threshold
+    def __init__(
+        self, exam: Exam, learner: Learner, threshold: float, due: Callable[[int], bool], *, early: bool
+    ) -> None:
+        self.exam, self.learner, self.threshold, self.due, self.early = exam, learner, threshold, due, early
         self.chosen = 0
         self._start: Array | None = None  # its returns
         self._best: tuple[bool, float] | None = None
         self._weights: dict[str, torch.Tensor] = {}
-        self._may_stop = False
+        self._may_stop = False  # the last check was obedient and, on the same episodes, no worse than the start
+
+    def on_epoch(self, training: Training) -> None:
+        """A check, where one is due; the end, where no more is to be had."""
+        envs, update = training.envs, training.epoch
+        assert isinstance(envs, OrderedVectorEnv)
+        training.metrics["workflow/compliance_by_environment"] = compliance_by_env(envs.last_episodes)
+        if self.due(update):
+            training.metrics |= self.check(update)
+            if self.early and self._may_stop:
+                training.stop("compliance")
 
     def check(self, update: int) -> dict[str, Any]:
         """Play the validation episodes; keep the weights if they are the best so far. Update 0 is the start."""
@@ -125,10 +155,6 @@ class Trial:
             "validation/compliance": compliance.mean,
             "validation/compliance_low": compliance.low,
         }
-
-    def may_stop(self) -> bool:
-        """The last check was obedient and, on the same episodes, no worse than the start."""
-        return self._may_stop
 
     def restore(self) -> None:
         """Back to the best weights that were checked."""

@@ -11,17 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from shoal.cage2.simulator.network import RULES
-from shoal.cage2.workflows.align import Trial, one_thread, train_rows
+from shoal.cage2.workflows.align import Gently, Rows, Trial, one_thread
 from shoal.cage2.workflows.aligned import OrderedVectorEnv
 from shoal.cage2.workflows.alignment import Alignment
 from shoal.cage2.workflows.conduct import Share
 from shoal.cage2.workflows.orders import Order, name_of, number_of
 from shoal.cage2.workflows.policy import MIX, STEPS, Exam, load_policy, order_config, ordered_env, save_policy
 from shoal.cage2.workflows.run import finish, order_run, policy_meta
+from shoal.callbacks import Callback, Training
 from shoal.core.statistics import HALF
 from shoal.learn.learner import Learner
-from shoal.runs import jsonl
 from shoal.runs.disk import from_json, replace_atomically, to_json
+from shoal.stopping import Epochs, Update
+from shoal.training import loop
 
 Say = Callable[[str], None]
 
@@ -113,20 +115,16 @@ def train_order(
         learner = Learner(config, envs)
         if start is not None:
             load_policy(start, learner.agent, env.features)
-        trial = Trial(Exam(env, validation_episodes, seed, 1), learner, compliance_threshold)
+
+        def due(done: int) -> bool:
+            return done * update_every_steps >= min_episodes * STEPS and (done % check_every == 0 or done == updates)
+
+        exam = Exam(env, validation_episodes, seed, 1)
+        trial = Trial(exam, learner, compliance_threshold, due, early=early_stop)
         if start is not None:
             trial.check(0)
-        stopped, done = "budget", 0
-        for row in train_rows(learner, envs, updates, warm=start is not None):
-            done += 1
-            due = done * update_every_steps >= min_episodes * STEPS and (done % check_every == 0 or done == updates)
-            if due:
-                row |= trial.check(done)
-            jsonl.append(folder / METRICS, row)
-            say(_line(row))
-            if due and early_stop and trial.may_stop():
-                stopped = "compliance"
-                break
+        reason = _learn(learner, updates, start is not None, trial, Rows(folder / METRICS, lambda row: say(_line(row))))
+        stopped, done = "compliance" if reason == "compliance" else "budget", learner.epoch
         trial.restore()
         weights = save_policy(
             run.checkpoints, learner.agent, trial.chosen,
@@ -186,14 +184,18 @@ def train_universal(
         learner = Learner(config, envs)
         if start is not None:
             load_policy(start, learner.agent, env.features)
-        for row in train_rows(learner, envs, updates, warm=start is not None):
-            row.pop("workflow/compliance_by_environment")
-            jsonl.append(folder / METRICS, row)
-            say(_line(row))
+        _learn(learner, updates, start is not None, Rows(folder / METRICS, lambda row: say(_line(row))))
         meta = policy_meta(env, learner.epoch, learner.steps, order="drawn", red=red, seed=seed, mask=mask)
         weights = save_policy(run.checkpoints, learner.agent, learner.epoch, meta)
         finish(run, f"ended after {updates} updates")
         return weights
+
+
+def _learn(learner: Learner, updates: int, warm: bool, *hooks: Callback) -> str:
+    """THE loop, so many updates of it; returns why it ended."""
+    learner.start()
+    limit = Epochs(updates, Update.of(learner.config))
+    return loop(Training(learner, limit), Gently(updates, warm=warm), *hooks)
 
 
 def _alignment(given: str | Alignment, threshold: float) -> Alignment:

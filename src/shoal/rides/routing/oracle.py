@@ -129,6 +129,16 @@ class RoutingOracle:
             plans.penalty_s[away] += turned_away_s(self.problem, request[away])
         return status
 
+    def serve(
+        self, asked: Sequence[tuple[Plans, Array]], keys: Array, iterations: int = 30, active: Array | None = None
+    ) -> list[Array]:
+        """`add` for several sets of days with the same keys, each with its own requests; their statuses."""
+        return [self.add(plans, request, keys, iterations, active=active) for plans, request in asked]
+
+    def figures(self) -> dict[str, float]:
+        """Figures of this oracle for the metrics; the compiled one has none."""
+        return {}
+
     def pooled_menu(
         self,
         plans: Plans,

@@ -11,7 +11,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import warnings
 from collections.abc import Sequence
 from multiprocessing import util
 from typing import Any
@@ -32,7 +31,7 @@ from shoal.vector.parts import check_policy, cut
 from shoal.vector.workers import worker as protocol
 from shoal.vector.workers.launch import check_processes, safe_start_method
 from shoal.vector.workers.parts import check_options, indices, owned_rows
-from shoal.vector.workers.protocol import faults_of, raise_mistakes, unpack
+from shoal.vector.workers.protocol import Sieve, faults_of, raise_mistakes
 from shoal.vector.workers.rows import SharedRows
 from shoal.vector.workers.supervisor import Remote, end_all, leave, wait_for_some
 
@@ -119,7 +118,7 @@ class ProcessVectorEnv(BatchVectorEnv):
                 spec=known["spec"],
             )
             self._serving = [[w for w in self._workers if part in w.step_bytes] for part in range(len(parts))]
-            self._dropped: set[str] = set()
+            self._infos = Sieve()
             self._attributes: dict[str, Sequence[Any]] = {}  # set by the caller: a new worker gets them
             self._late = False
             for one in self._workers:
@@ -263,18 +262,6 @@ class ProcessVectorEnv(BatchVectorEnv):
     def _tell_all(self, command: int, payload: bytes) -> None:
         for one in self._workers:
             one.tell(command, payload)
-
-    def _infos(self, frame: dict[str, Any]) -> Infos:
-        dropped = set(frame["dropped"]) - self._dropped
-        if dropped:
-            self._dropped |= dropped
-            names = ", ".join(sorted(dropped))
-            warnings.warn(
-                f"infos that cannot cross a process without pickling are left out: {names}",
-                RuntimeWarning,
-                stacklevel=5,
-            )
-        return [(index, unpack(info), unpack(final)) for index, info, final in frame["infos"]]
 
     # -- faults and the end --------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import marshal
 import socket
 import struct
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -118,6 +119,26 @@ def fault_from_data(data: dict[str, Any]) -> EnvFault:
 def faults_of(frame: dict[str, Any]) -> list[EnvFault]:
     """The faults that a worker survived."""
     return [fault_from_data(data) for data in frame["faults"]]
+
+
+class Sieve:
+    """Infos out of frames; what a worker had to leave out is told, once for each name."""
+
+    def __init__(self) -> None:
+        self._dropped: set[str] = set()
+
+    def __call__(self, frame: dict[str, Any]) -> list[tuple[int, Any, Any]]:
+        """(environment, info, final info) of each that has any."""
+        dropped = set(frame["dropped"]) - self._dropped
+        if dropped:
+            self._dropped |= dropped
+            names = ", ".join(sorted(dropped))
+            warnings.warn(
+                f"infos that cannot cross a process without pickling are left out: {names}",
+                RuntimeWarning,
+                stacklevel=6,
+            )
+        return [(index, unpack(info), unpack(final)) for index, info, final in frame["infos"]]
 
 
 def raise_mistakes(frames: Sequence[dict[str, Any]]) -> None:

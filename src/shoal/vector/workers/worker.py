@@ -66,7 +66,7 @@ def _work(connection: socket.socket, first: int, job: bytes) -> None:
         first_env = None
         if options["scout"]:
             first_env = first_environment(options["parts"][0][1][0], first)
-            send_frame(connection, {"spaces": _spaces(first_env)})
+            send_frame(connection, {"spaces": spaces_of(first_env)})
         options |= cloudpickle.loads(read_payload(connection))
         memory = _shared(connection, options["memory_size"])
         block = Block(
@@ -132,9 +132,9 @@ def _serve(connection: socket.socket, chunks: list[Chunk], look_s: float) -> Non
             chunks[0].block.set_rollout(rows, _shared(connection, size))
             os.write(fd, DONE)
         elif code == CALL:
-            send_frame(connection, _call(chunks, *cloudpickle.loads(read_payload(connection))))
+            send_frame(connection, call_all(chunks, *cloudpickle.loads(read_payload(connection))))
         elif code == SET_ATTR:
-            send_frame(connection, _set_attr(chunks, *cloudpickle.loads(read_payload(connection))))
+            send_frame(connection, set_all(chunks, *cloudpickle.loads(read_payload(connection))))
         else:
             fault = close_all(chunks)
             send_frame(connection, {"error": fault_to_data(fault)} if fault else {})
@@ -149,7 +149,7 @@ def _shared(connection: socket.socket, size: int) -> SharedMemory:
     return memory
 
 
-def _call(chunks: list[Chunk], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+def call_all(chunks: list[Chunk], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """A mistake in a call is the caller's: it is told, and the worker goes on."""
     try:
         values = [value for chunk in chunks for value in chunk.call(name, args, kwargs)]
@@ -160,7 +160,7 @@ def _call(chunks: list[Chunk], name: str, args: tuple[Any, ...], kwargs: dict[st
         return {"mistake": fault_to_data(as_fault(error, f"in call({name!r})", chunks[0].first, None, None))}
 
 
-def _set_attr(chunks: list[Chunk], name: str, values: list[list[Any]]) -> dict[str, Any]:
+def set_all(chunks: list[Chunk], name: str, values: list[list[Any]]) -> dict[str, Any]:
     try:
         for chunk, own in zip(chunks, values, strict=True):
             chunk.set_attr(name, own)
@@ -177,7 +177,7 @@ def news(infos: Infos, *chunks: Chunk) -> dict[str, Any]:
     return {"infos": packed, "faults": faults, "dropped": sorted(dropped)}
 
 
-def _spaces(env: gym.Env[Any, Any]) -> bytes:
+def spaces_of(env: gym.Env[Any, Any]) -> bytes:
     """What the parent must know of the environments, since it builds none itself."""
     known = {
         "observation_space": env.observation_space,

@@ -1,0 +1,18 @@
+"""Which oracle plans the days of an environment."""
+
+from __future__ import annotations
+
+from shoal.rides.options import RidesOptions
+from shoal.rides.routing.oracle import RoutingOracle
+from shoal.rides.routing.problem import Problem
+
+
+def make_oracle(options: RidesOptions, problem: Problem, threads: int, *, training: bool) -> RoutingOracle:
+    """What the options ask for; outside training always the compiled search, so that runs can be compared."""
+    if options.oracle == "neural" and training:
+        from shoal.rides.routing.neural.oracle import NeuralOracle
+        from shoal.rides.routing.neural.weights import load_network
+
+        network = load_network(options.oracle_weights)
+        return NeuralOracle(problem, network, threads=threads, batch=options.oracle_batch)
+    return RoutingOracle(problem, threads=threads)

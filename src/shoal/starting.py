@@ -1,0 +1,165 @@
+"""What a run starts with: its settings, every one of them a number by then, and its environments."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+from gymnasium import Space
+from gymnasium.spaces import Box
+from gymnasium.vector import VectorEnv
+
+from shoal.config import FromPython, TrainConfig, to_dict
+from shoal.learn.encoders import Features
+from shoal.learn.pictures import chosen_encoder
+from shoal.learn.policy import check_device
+from shoal.learn.sizing import check_memory, choose_num_envs, choose_threads
+from shoal.runs.trackers import check_names
+from shoal.tasks import Spaces, environment, task_or_default
+from shoal.tasks.presets import BUDGETS, auto_scaled, config_for, config_without_preset, without_budget
+from shoal.tasks.saved import parse_env_kwargs
+from shoal.vector.foreign import import_all, modules_of
+from shoal.vector.make import make_probe, make_vec, name_of, probed_cost_s
+
+
+def new_config(task: str | None, config: TrainConfig | None, env: Any, options: dict[str, Any]) -> TrainConfig:
+    """The settings of a new run. One whose environment is given is never the default task, and says that it was."""
+    if isinstance(env, str):
+        if task is not None or config is not None:
+            raise ValueError(f"expected one environment by its id, got env={env!r} beside a task")
+        task, env = env, None
+    if env is None:
+        return config or config_for(task or TrainConfig.task, **options)
+    name = name_of(env)
+    if config is None:
+        config = config_without_preset(name, **options) if task is None else config_for(task, **options)
+    elif task is not None or config.task == TrainConfig.task:
+        config = config.replace(task=task or name)
+    return config.replace(given=FromPython(name))
+
+
+def importing(config: TrainConfig, imports: tuple[str, ...]) -> TrainConfig:
+    import_all(imports)
+    known = modules_of(config.task, config.imports, (*config.wrappers, *config.callbacks))
+    return config.replace(imports=(*config.imports, *(name for name in imports if name not in known)))
+
+
+def make_envs(config: TrainConfig, env: Any, say: Callable[[str], None]) -> VectorEnv[Any, Any, Any]:
+    """The run's environments."""
+    vector = config.vector
+    assert vector.num_envs != "auto"  # settled before
+    return make_vec(
+        **_made_of(config, env),
+        num_envs=vector.num_envs,
+        workers=vector.workers,
+        env_threads=vector.env_threads,
+        slices=vector.slices,
+        say=say,
+    )
+
+
+def _made_of(config: TrainConfig, env: Any) -> dict[str, Any]:
+    """What a batch and a probe have in common: the environment and how it is run."""
+    vector = config.vector
+    made, kwargs = (env, {}) if env is not None else environment(config.task, parse_env_kwargs(config.env_kwargs))
+    return {
+        "env": made,
+        "env_kwargs": kwargs,
+        "imports": config.imports if env is None else (),
+        "wrappers": config.wrappers,
+        "backend": vector.backend,
+        "start_method": vector.start_method,
+        "step_timeout_s": vector.step_timeout,
+        "build_timeout_s": vector.build_timeout,
+        "on_fault": vector.on_fault,
+        "max_restarts": vector.max_restarts,
+        "restart_window": vector.restart_window,
+        "ray_address": vector.ray_address,
+        "min_envs": vector.min_envs,
+    }
+
+
+# What a resumed run may change. Of these only the budget alters the learning: the schedules follow it.
+_CHANGEABLE = {
+    *("steps", "epochs", "episodes", "target_return", "runs_dir", "save_interval", "keep", "log_interval", "track"),
+    *("on_save_error", "backend", "workers", "env_threads", "start_method", "step_timeout", "on_fault", "max_restarts"),
+    *("restart_window", "memory_budget_gb", "build_timeout", "imports", "callbacks"),
+    *("ray_address", "min_envs"),
+    *("wandb_project", "wandb_entity", "wandb_group", "wandb_tags"),
+}
+
+
+def as_saved(config: TrainConfig) -> TrainConfig:
+    """A run that names no encoder has no pictures, or is older than encoders."""
+    return config.replace(encoder="flat") if config.ppo.encoder == "auto" else config
+
+
+def with_options(config: TrainConfig, options: dict[str, Any]) -> TrainConfig:
+    budget_given = any(options.get(name) is not None for name in BUDGETS)
+    return (without_budget(config) if budget_given else config).replace(**options)
+
+
+def check_changes(before: TrainConfig, after: TrainConfig, reshard: bool) -> list[str]:
+    """What differs from the run being resumed, as lines; refuses what would make it another run."""
+    lines = []
+    for group in ("vector", "ppo", "run", ""):
+        old, new = (to_dict(getattr(config, group) if group else config, full=True) for config in (before, after))
+        for name in old:
+            if name in ("vector", "ppo", "run") or old[name] == new[name]:
+                continue
+            if name not in _CHANGEABLE and not (name == "num_envs" and reshard):
+                cure = "add --reshard" if name == "num_envs" else "start a new run for that"
+                flag = "--" + name.replace("_", "-")
+                raise ValueError(f"{flag} is {old[name]} in the run to resume, {new[name]} was asked for: {cure}")
+            lines.append(f"changed {name}: {old[name]} -> {new[name]}")
+    return lines
+
+
+def settle(config: TrainConfig, env: Any, say: Callable[[str], None]) -> TrainConfig:
+    """Before anything is written down or started: `auto` becomes a number, and what cannot fit is refused."""
+    check_names(config.run.track)
+    check_device(config.ppo.device)
+    if hasattr(env, "num_envs"):
+        config = _for_spaces(
+            config.replace(num_envs=env.num_envs), env.single_observation_space, env.single_action_space
+        )
+        return _with_threads(config, env.single_observation_space)
+    first = env[:1] if isinstance(env, list | tuple) else env
+    known = _known_spaces(config) if env is None else None
+    if known is not None:
+        spaces = known
+        config = _for_spaces(config, *spaces)
+    else:
+        with closing(make_probe(**_made_of(config, first))) as probe:
+            spaces = probe.single_observation_space, probe.single_action_space
+            config = _for_spaces(config, *spaces)
+            if config.vector.num_envs == "auto":
+                config = config.replace(num_envs=choose_num_envs(config, probed_cost_s(probe), *spaces, say))
+    if config.ppo.auto_scale:
+        config, lines = auto_scaled(config)
+        for line in lines:
+            say(line)
+    say(check_memory(config, *spaces))
+    return _with_threads(config, spaces[0])
+
+
+def _known_spaces(config: TrainConfig) -> Spaces | None:
+    """What a task says of its spaces: then no environment is built here, where one that breaks ends the training."""
+    if config.vector.num_envs == "auto" or config.wrappers:
+        return None
+    task = task_or_default(config.task)
+    return task.spaces(task.options(parse_env_kwargs(config.env_kwargs)))
+
+
+def _with_threads(config: TrainConfig, observation_space: Space[Any]) -> TrainConfig:
+    """With the learner's threads written down: another number gives other bits, so a resumed run keeps it."""
+    features = Features(observation_space, config.ppo.encoder)
+    return config.replace(torch_threads=choose_threads(config.ppo, features.size, sees=bool(features.pictures)))
+
+
+def _for_spaces(config: TrainConfig, observation_space: Space[Any], action_space: Space[Any]) -> TrainConfig:
+    """The options that depend on the spaces, as values that config.json can show."""
+    config = config.replace(encoder=chosen_encoder(config.ppo.encoder, observation_space))
+    return dataclasses.replace(config, ppo=config.ppo.for_actions(isinstance(action_space, Box)))

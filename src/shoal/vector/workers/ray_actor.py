@@ -1,0 +1,139 @@
+"""The other side of `ray`: an actor that owns a chunk of environments and steps them when told to.
+
+It has a block of its own, of its own rows alone. Nothing it answers is an exception or a pickled object: rows are
+bytes, infos and faults are `marshal`'s plain data. What the user hands over on purpose (factories, options of a reset,
+arguments of `call`) is cloudpickled, as `process` does it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import marshal
+import mmap
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from shoal.core.arrays import Array
+from shoal.core.errors import as_fault
+from shoal.core.seeds import Stream
+from shoal.extras import version
+from shoal.vector.chunk import Chunk, Infos
+from shoal.vector.environments import first_environment
+from shoal.vector.memory import Block
+from shoal.vector.workers import ray_rows
+from shoal.vector.workers.protocol import fault_to_data
+from shoal.vector.workers.worker import call_all, news, set_all, spaces_of
+
+Answer = tuple[Array | None, Array | None, bytes | None]  # rows, final observations of the rows that have them, news
+
+
+def versions() -> str:
+    """What has to be equal on both sides."""
+    return f"Python {sys.version_info[0]}.{sys.version_info[1]}, shoal {version('shoal')}"
+
+
+class EnvActor:
+    """Environments of one actor. Every method answers within itself: what goes wrong is data."""
+
+    chunk: Chunk
+
+    def hello(self, folders: list[str]) -> bytes:
+        """Who it is. `folders` are where its owner finds modules; last, so that what is installed here wins."""
+        sys.path += [folder for folder in folders if folder not in sys.path]
+        return marshal.dumps({"pid": os.getpid(), "versions": versions()})
+
+    def scout(self, factory: bytes, index: int) -> bytes:
+        """Build the first environment and tell its spaces."""
+
+        def build() -> dict[str, Any]:
+            self.first_env = first_environment(cloudpickle.loads(factory), index)
+            return {"spaces": spaces_of(self.first_env)}
+
+        return self._guarded(build)
+
+    def build(self, job: bytes) -> bytes:
+        """Build all environments."""
+
+        def build() -> dict[str, Any]:
+            options = cloudpickle.loads(job)
+            factories = options["factories"]
+            block = Block(len(factories), options["observation_space"], options["action_space"])
+            if options["watched"] is not None:
+                with open(options["watched"], "r+b") as file:
+                    block.current = np.frombuffer(mmap.mmap(file.fileno(), 8), np.int64)
+            block.clear()
+            self.chunk = Chunk(
+                factories,
+                0,
+                block,
+                stream=Stream(options["stream"]),
+                restart=options["restart"],
+                max_restarts=options["max_restarts"],
+                check_finite=options["check_finite"],
+                next_step=options["next_step"],
+                first_env=self.__dict__.pop("first_env", None),
+            )
+            return {}
+
+        return self._guarded(build)
+
+    def step(self, actions: Array) -> Answer:
+        """Step all environments with these actions."""
+        ray_rows.unpack(actions, self.chunk.block.actions)
+        return self._answer(self.chunk.step)
+
+    def reset(self, seeding: Array, options: bytes) -> Answer:
+        """Reset those that the mask names, with the seeds that come with it."""
+        ray_rows.unpack(seeding, ray_rows.told(self.chunk.block, ray_rows.SEEDING))
+        return self._answer(lambda: self.chunk.reset(cloudpickle.loads(options)))
+
+    def replay(self, seeding: Array, plan: bytes) -> Answer:
+        """Reach unfinished episodes again; the news say who followed."""
+        block = self.chunk.block
+        ray_rows.unpack(seeding, ray_rows.told(block, (*ray_rows.SEEDING, *ray_rows.OVER)))
+        followed: list[bool] = []
+
+        def replay() -> Infos:
+            for local, (episode, actions) in enumerate(cloudpickle.loads(plan)):
+                followed.append(self.chunk.replay(local, episode, actions))
+            return []
+
+        return self._answer(replay, followed=followed)
+
+    def call(self, job: bytes) -> bytes:
+        """`call` of every environment."""
+        return marshal.dumps(call_all([self.chunk], *cloudpickle.loads(job)))
+
+    def set_attr(self, job: bytes) -> bytes:
+        """`set_attr` of every environment: (name, values)."""
+        name, values = cloudpickle.loads(job)
+        return marshal.dumps(set_all([self.chunk], name, [values]))
+
+    def close(self) -> bytes:
+        """Close the environments."""
+        fault = self.chunk.close() if hasattr(self, "chunk") else None
+        return marshal.dumps({"error": fault_to_data(fault)} if fault else {})
+
+    def _answer(self, action: Callable[[], Infos], **more: Any) -> Answer:
+        try:
+            infos = action()
+        except BaseException as error:  # an EnvFault stays as it is
+            return None, None, marshal.dumps({"error": fault_to_data(as_fault(error, "in a worker", 0, None, None))})
+        block = self.chunk.block
+        ended = np.flatnonzero(block.terminated | block.truncated)
+        finals = ray_rows.pack(block.final_observations, ended) if len(ended) else None
+        told = marshal.dumps({**news(infos, self.chunk), **more}) if infos or self.chunk.faults or more else None
+        return ray_rows.pack(ray_rows.outcome(block)), finals, told
+
+    def _guarded(self, action: Callable[[], dict[str, Any]]) -> bytes:
+        try:
+            return marshal.dumps(action())
+        except BaseException as error:
+            with contextlib.suppress(AttributeError):
+                self.chunk.close()
+            return marshal.dumps({"error": fault_to_data(as_fault(error, "in a worker", 0, None, None))})

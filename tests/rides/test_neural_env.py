@@ -1,0 +1,148 @@
+"""`--oracle neural`: training plans its days with the network, a day at a time or many, from train to evaluate."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from shoal.cli import main
+from shoal.core.seeds import Stream
+from shoal.rides.env import RidesVectorEnv
+from shoal.rides.options import RidesOptions
+from shoal.rides.routing.checker import check_routes
+from shoal.rides.routing.neural.network import RoutingNetwork
+from shoal.rides.routing.neural.oracle import NeuralOracle
+from shoal.rides.routing.neural.weights import save_network
+from shoal.rides.routing.oracle import RoutingOracle
+from shoal.rides.routing.plans import Plans
+from shoal.rides.routing.problem import NO_CHANGE, Status
+from shoal.rides.world.world import make_world
+from shoal.tasks import options_to_kwargs
+
+QUICK = {"customers": 8, "futures": 0, "start": "none", "prices": "insertion", "background": False}
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory) -> Path:
+    """Of a network that was never trained: it makes cheapest insertion in another order."""
+    file = tmp_path_factory.mktemp("weights") / "oracle.safetensors"
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        save_network(RoutingNetwork(), file)
+    return file
+
+
+def _run(*words: object) -> int:
+    with pytest.raises(SystemExit) as left:
+        main([str(word) for word in words])
+    return int(left.value.code or 0)
+
+
+def _days(env: RidesVectorEnv, steps: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(1)
+    env.reset(seed=3)
+    return [env.step(rng.integers(0, 16, 4)[: env.num_envs])[1] for _ in range(steps)]
+
+
+def test_days_are_planned_by_the_network_and_routes_hold(weights):
+    """Every plan passes the checker at every step, its cost and its penalties are right, and no batch changes a bit."""
+    rewards = []
+    for batch in ("auto", "1"):
+        env = RidesVectorEnv(
+            4, RidesOptions(**QUICK, vehicles=2, oracle="neural", oracle_weights=str(weights), oracle_batch=batch)
+        )
+        assert isinstance(env.oracle, NeuralOracle)
+        rewards.append(_days(env, 7))
+        for plans in (env.bookings.plans, env.bookings.base):
+            assert plans is not None
+            for day in range(4):
+                known = plans.requests[day, : plans.count[day]]
+                routes, served = plans.routes(day), plans.served[day, : plans.count[day]]
+                assert check_routes(env.world.problem, known, routes, served) == []
+        figures = env.after_rollout(0.5)
+        assert figures["oracle/taken"] > 0
+        assert figures["oracle/fell_back"] >= 0
+        env.close()
+    assert np.array_equal(*rewards)
+
+
+def test_a_day_that_is_not_finished_falls_back_and_is_counted():
+    """A vehicle for many requests at once: who has no place is turned away, charged, and on no route."""
+    problem = make_world(RidesOptions(vehicles=1)).problem
+    requests = np.stack([make_world(RidesOptions()).days("train").draw(seed).requests for seed in range(8)])
+    requests["pickup_open"], requests["pickup_close"] = 36_000, 39_600
+    requests["dropoff_open"], requests["dropoff_close"] = 36_000, 43_200
+    oracle = NeuralOracle(problem, RoutingNetwork())
+    plans, keys = Plans(problem, 8, 12), np.arange(8).astype(np.uint64)
+    for step in range(12):
+        [status] = oracle.serve([(plans, requests[:, step].copy())], keys)
+        assert np.array_equal(status == Status.OK, plans.served[:, step])
+    assert ((~plans.served).sum(1) > 0).all()
+    assert (plans.penalty_s > 0).all()
+    assert oracle.figures()["oracle/fell_back"] > 0
+    for day in range(8):
+        assert check_routes(problem, plans.requests[day], plans.routes(day), plans.served[day]) == []
+
+
+def test_prices_of_all_offers_in_one_call(weights):
+    """Each is the cost of a plan of its own, so the plan that is then made costs no more; nothing changes."""
+    world = make_world(RidesOptions())
+    requests = np.stack([world.days("train").draw(seed).requests for seed in range(4)])
+    oracle, keys = NeuralOracle(world.problem, RoutingNetwork()), np.arange(4).astype(np.uint64)
+    plans = Plans(world.problem, 4, 30)
+    for step in range(6):
+        oracle.serve([(plans, requests[:, step].copy())], keys)
+    before = plans.copy()
+    cost_s, status = oracle.price(plans, requests[:, 6].copy(), np.tile(np.arange(16), (4, 1)))
+    assert cost_s.shape == status.shape == (4, 16)
+    assert (status == Status.OK).all()
+    assert all(np.array_equal(array, before.arrays()[name]) for name, array in plans.arrays().items())
+    oracle.serve([(plans, requests[:, 6].copy())], keys)
+    assert (plans.cost_s <= cost_s[:, NO_CHANGE]).all()
+
+
+def test_evaluation_uses_the_compiled_search(weights):
+    options = RidesOptions(**QUICK, oracle="neural", oracle_weights=str(weights))
+    env = RidesVectorEnv(1, options, stream=Stream.EVALUATE)
+    assert type(env.oracle) is RoutingOracle
+    env.close()
+
+
+def test_trained_resumed_and_evaluated(weights, tmp_path, capsys):
+    """From the shell: the same run in one go and resumed has the same metrics; then an evaluation."""
+    words = ["train", "rides", "--num-envs", "2", "--oracle", "neural", "--oracle-weights", weights, "--customers", "6"]
+    words += ["--futures", "0", "--start", "none", "--prices", "insertion", "--held-out-days", "0", "--no-background"]
+    words += ["--runs-dir", tmp_path]
+    assert _run(*words, "--name", "whole", "--epochs", "2") == 0
+    assert _run(*words, "--name", "part", "--epochs", "1") == 0
+    assert _run("train", "--resume", tmp_path / "part", "--epochs", "2") == 0
+
+    def costs(name):
+        lines = [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        return [line["rides/cost_min"] for line in lines if "rides/cost_min" in line]
+
+    assert costs("whole") == costs("part")
+    assert len(costs("whole")) == 2
+    assert json.loads((tmp_path / "whole" / "config.json").read_text())["env_kwargs"].count("neural") == 1
+    assert _run("evaluate", tmp_path / "whole", "--days", "2", "--no-reference", "--oracle-iterations", "2") == 0
+    capsys.readouterr()
+
+
+def test_mistakes_are_told(weights, tmp_path, monkeypatch):
+    monkeypatch.setattr("shoal.rides.routing.neural.weights.SHIPPED", tmp_path / "none.safetensors")
+    with pytest.raises(ValueError, match=r"no weights .* come with shoal: give --oracle-weights FILE; shoal rides fit"):
+        RidesVectorEnv(1, RidesOptions(**QUICK, oracle="neural"))
+    with pytest.raises(ValueError, match="expected --oracle neural beside --oracle-weights"):
+        RidesOptions(oracle_weights=str(weights))
+    with pytest.raises(ValueError, match="--oracle-batch as auto or a number of days, got 'lots'"):
+        RidesOptions(oracle="neural", oracle_batch="lots")
+
+
+def test_options_that_came_later_change_nothing_stored():
+    """At their defaults they are in no file and no hash; elsewhere they are."""
+    assert not {"oracle", "oracle_weights", "oracle_batch"} & set(json.loads(options_to_kwargs(RidesOptions())))
+    assert json.loads(options_to_kwargs(RidesOptions(oracle="neural")))["oracle"] == "neural"
