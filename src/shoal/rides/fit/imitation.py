@@ -201,8 +201,8 @@ class Imitation:
             self.numbers = {name: int(file.metadata()[name]) for name in self.numbers}
         if self.numbers["seed"] != self.seed:
             raise ValueError(
-                f"{self.folder} holds a fit of --seed {self.numbers['seed']}, got --seed {self.seed}: give that seed to "
-                "go on, or another --out"
+                f"{self.folder} holds a fit of --seed {self.numbers['seed']}, got --seed {self.seed}: give that seed "
+                "to go on, or another --out"
             )
         tensors = load_file(path)
         prefix = "network."
