@@ -53,7 +53,7 @@ def test_a_network_learns_to_copy_plans():
 def test_a_fit_goes_on_where_it_stopped(small, tmp_path, capsys):
     file = tmp_path / "w.safetensors"
     words = ["rides", "fit", "oracle", "--out", file, "--seed", 3]
-    assert _run(*words, "--hours", 0.00001) == 0
+    assert _run(*words, "--hours", 1, "--minutes", 0.0001) == 0
     first = json.loads(file.with_suffix(".json").read_text())
     assert (first["days"] > 15, first["steps"]) == (True, 1)
     assert _run(*words, "--hours", 1e-9) == 0  # nothing is left to do
@@ -68,6 +68,8 @@ def test_a_fit_goes_on_where_it_stopped(small, tmp_path, capsys):
     assert card["command"] == f"shoal rides fit oracle --seed 3 --hours {hours}"
     assert {"gap_percent_30", "finished_percent_30"} <= set(card["scores"])
     assert load_network(file).shape == RoutingNetwork().shape
+    assert _run(*words[:-1], 4, "--hours", hours) == 2
+    assert "holds a fit of --seed 3, got --seed 4" in capsys.readouterr().err
 
 
 def test_mistakes_are_told(capsys, tmp_path):
@@ -75,6 +77,8 @@ def test_mistakes_are_told(capsys, tmp_path):
     assert "--hours above 0, got 0.0" in capsys.readouterr().err
     assert _run("rides", "fit", "oracle", "--out", "x.npz") == 2
     assert "--out as a file that ends in .safetensors, got 'x.npz'" in capsys.readouterr().err
+    assert _run("rides", "fit", "oracle", "--minutes", 0) == 2
+    assert "--minutes above 0, got 0.0" in capsys.readouterr().err
     with pytest.raises(ValueError, match="expected a file, there is none; shoal rides fit oracle --hours 3 makes"):
         load_network(tmp_path / "none.safetensors")
     (tmp_path / "junk.safetensors").write_bytes(b"junk")

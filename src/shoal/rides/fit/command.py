@@ -45,7 +45,7 @@ class FitOptions:
     what: Literal["lookahead", "taught", "oracle"]
     """lookahead: what an accepted offer is worth, from days that branch. taught: the network that `shoal train rides`
     starts from, from sampled futures; it looks at the lookahead that ships. oracle: the network behind
-    --oracle neural, which copies plans of the routing search; it takes --hours, --seed and --out alone."""
+    --oracle neural, which copies plans of the routing search; it takes --hours, --minutes, --seed and --out alone."""
     prices: Literal["insertion", "pooled"] = "pooled"
     """Prices of the 16 offers that the weights are for."""
     days: int = 10_000
@@ -61,6 +61,8 @@ class FitOptions:
     hours: float = 3.0
     """oracle: hours of plans and fit together. A fit that was interrupted goes on where it was, from the folder beside
     its weights (OUT with .fit)."""
+    minutes: float = float("inf")
+    """oracle: stop after so many of them for now; the same command goes on. The learning rate falls over --hours."""
     workers: int | None = None
     """Processes that simulate days; default: one per usable core. They do not change the weights."""
     device: str = "cpu"
@@ -78,6 +80,8 @@ class FitOptions:
             raise ValueError(f"expected --workers of at least 1, got {self.workers}")
         if not 0 < self.hours < float("inf"):
             raise ValueError(f"expected --hours above 0, got {self.hours}")
+        if not self.minutes > 0:
+            raise ValueError(f"expected --minutes above 0, got {self.minutes}")
         if not self.file.name.endswith(self._ending):
             raise ValueError(f"expected --out as a file that ends in {self._ending}, got {self.out!r}")
 
@@ -93,7 +97,8 @@ class FitOptions:
     @property
     def command(self) -> str:
         """What makes these weights again. How many processes, and the file's name, are no part of that."""
-        own = ("hours", "seed") if self.what == "oracle" else set(asdict(self)) - {"what", "workers", "out", "hours"}
+        rest = {"what", "workers", "out", "hours", "minutes"}
+        own = ("hours", "seed") if self.what == "oracle" else set(asdict(self)) - rest
         kept = {name: value for name, value in asdict(self).items() if name in own}
         return f"shoal rides fit {self.what} " + " ".join(f"--{name} {value}" for name, value in kept.items())
 
@@ -106,7 +111,9 @@ def fit(options: FitOptions, say: Say = lambda text: None) -> dict[str, Any]:
     if options.what == "oracle":
         from shoal.rides.fit.oracle import fit_oracle
 
-        took, scores = fit_oracle(options.file, hours=options.hours, seed=options.seed, say=say)
+        took, scores = fit_oracle(
+            options.file, hours=options.hours, minutes=options.minutes, seed=options.seed, say=say
+        )
     else:
         with _workers(options) as batches:
             scores = (_fit_lookahead if options.what == "lookahead" else _teach)(options, batches, say)

@@ -121,14 +121,15 @@ class Imitation:
             self.network = RoutingNetwork()
         self.optimiser = torch.optim.Adam(self.network.parameters(), lr=RATE)
         self.books: list[Copybook] = []
-        self.numbers = {"books": 0, "steps": 0, "ms": 0, "cpu_ms": 0}
+        self.numbers = {"seed": seed, "books": 0, "steps": 0, "ms": 0, "cpu_ms": 0}
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / "state.safetensors").is_file():
             self._restore()
 
-    def run(self) -> None:
-        """Until the time is up: make plans, learn from them, save."""
-        while self.numbers["ms"] < 1000 * self.seconds:
+    def run(self, now_s: float = float("inf")) -> None:
+        """Until the time is up, or after `now_s` for now: make plans, learn from them, save."""
+        until_ms = min(1000 * self.seconds, self.numbers["ms"] + 1000 * now_s)
+        while self.numbers["ms"] < until_ms:
             began, began_cpu = time.perf_counter(), time.process_time()
             self._make_book()
             found = self._learn(began)
@@ -137,7 +138,8 @@ class Imitation:
             self._save()
             done = self.numbers["ms"] / 1000
             self.say(
-                f"{done:.0f} of {self.seconds:.0f} s: {self.days:,} days, {self.numbers['steps']:,} steps, loss "
+                f"{done:.0f} of {self.seconds:.0f} s ({self.numbers['cpu_ms'] / 1000:.0f} s of CPU): "
+                f"{self.days:,} days, {self.numbers['steps']:,} steps, loss "
                 f"{found['loss']:.4f}, the plan's place in {100 * found['agreement']:.1f} %"
             )
 
@@ -197,6 +199,11 @@ class Imitation:
         path = self.folder / "state.safetensors"
         with safe_open(path, "pt") as file:
             self.numbers = {name: int(file.metadata()[name]) for name in self.numbers}
+        if self.numbers["seed"] != self.seed:
+            raise ValueError(
+                f"{self.folder} holds a fit of --seed {self.numbers['seed']}, got --seed {self.seed}: give that seed "
+                "to go on, or another --out"
+            )
         tensors = load_file(path)
         prefix = "network."
         self.network.load_state_dict({n[len(prefix) :]: v for n, v in tensors.items() if n.startswith(prefix)})

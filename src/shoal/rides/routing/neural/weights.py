@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import torch
@@ -18,7 +19,8 @@ HOW = "shoal rides fit oracle --hours 3 makes such a file"
 def save_network(network: RoutingNetwork, path: Path) -> None:
     """Write the weights, and how wide the network is."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
-    save_file(tensors, path, metadata={"kind": KIND, "shape": " ".join(map(str, network.shape))})
+    about = " ".join(map(str, (KIND, *network.shape)))  # one entry: several come in any order, and so other bytes
+    save_file(tensors, path, metadata={"about": about})
 
 
 def load_network(path: Path | str = "", device: str = "cpu") -> RoutingNetwork:
@@ -34,9 +36,10 @@ def load_network(path: Path | str = "", device: str = "cpu") -> RoutingNetwork:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     except (SafetensorError, OSError) as error:
         raise ValueError(f"--oracle-weights {path}: cannot be read as safetensors ({error}); {HOW}") from None
-    if facts.get("kind") != KIND:
-        raise ValueError(f"--oracle-weights {path}: expected a {KIND!r}, got {facts.get('kind')!r}; {HOW}")
-    width, heads, layers, hidden = (int(word) for word in facts["shape"].split())
+    about = facts.get("about", "")
+    if not re.fullmatch(KIND + r"( [1-9]\d{0,4}){4}", about):
+        raise ValueError(f"--oracle-weights {path}: expected a {KIND!r} and its shape, got {about!r}; {HOW}")
+    width, heads, layers, hidden = map(int, about.removeprefix(KIND).split())
     network = RoutingNetwork(width, heads, layers, hidden)
     try:
         network.load_state_dict(tensors)
