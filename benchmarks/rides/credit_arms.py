@@ -145,6 +145,7 @@ class Trained:
     sampled: Any
     logits: Any  # of observations, float64[N, 16]
     facts: dict[str, Any]
+    network: Any
 
 
 def load(name: str, seed: int, work: Path) -> Trained:
@@ -181,8 +182,9 @@ def load(name: str, seed: int, work: Path) -> Trained:
         return agent.distribution(leaves).numpy().astype(np.float64)
 
     return Trained(
-        Entrant(player(True), changes, flexibility), Entrant(player(False), changes, flexibility), logits, facts
-    )
+        Entrant(player(True), changes, flexibility), Entrant(player(False), changes, flexibility), logits, facts,
+        agent.network,
+    )  # fmt: skip
 
 
 def _under(prefix: str, parts: dict[str, Any]) -> dict[str, Any]:
