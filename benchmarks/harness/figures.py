@@ -122,18 +122,20 @@ class Results:
         """The value of a row in words, with its interval."""
         return value_of(self.row(name, which), digits, sign)
 
+    def target(self, name: str, which: str) -> str:
+        """The target of a row in words, and whether it is missed."""
+        return target_of(self.row(name, which))
+
     def line(
-        self, name: str, which: str, label: str = "", *, digits: int | None = None, note: bool = False, **judged: Any
+        self, name: str, which: str, label: str = "", *, digits: int | None = None, sign: bool = False, **judged: Any
     ) -> str:
-        """A line of a table: label, value, target. `note` adds what the row says beside its value; `target` and
-        `better` judge a row that has no target of its own.
-        """
+        """A line of a table: label, value, target. `target` and `better` judge a row without a target of its own."""
         row = replace(self.row(name, which), **judged)
-        return _line(row, label or row.name, digits, note)
+        return _line(row, label or row.name, value_of(row, digits, sign))
 
     def every(self, name: str) -> str:
         """A table of all rows of a file."""
-        lines = [_line(row, row.name, None, True) for row in self.rows(name)]
+        lines = [_line(row, row.name, value_of(row), note=True) for row in self.rows(name)]
         return "\n".join(["| figure | value | target |", "|---|---|---|", *lines])
 
 
@@ -177,8 +179,8 @@ class Stamp:
     @cached_property
     def version(self) -> str:
         """Of shoal."""
-        version = self._data.get("versions", {}).get("shoal")
-        return f"shoal {version}" if version else ""
+        version = self._data.get("versions", {}).get("shoal", "unknown")
+        return "" if version == "unknown" else f"shoal {version}"
 
     @cached_property
     def load(self) -> str:
@@ -256,12 +258,13 @@ def _row(found: dict[str, Any]) -> Row:
     return replace(Row.from_json(found), **kept)
 
 
-def _line(row: Row, label: str, digits: int | None, note: bool) -> str:
-    return cells(label + "".join(f" ({mark})" for mark in _marks(row, note)), value_of(row, digits), target_of(row))
+def _line(row: Row, label: str, value: str, note: bool = False) -> str:
+    return cells(label + "".join(f" ({mark})" for mark in _marks(row, note)), value, target_of(row))
 
 
 def _marks(row: Row, note: bool) -> Iterator[str]:
-    if row.note and (note or "other programs" in row.note):  # a busy machine is always told
+    told = note or "other programs" in row.note  # a busy machine is always told
+    if row.note and told and row.value is not None:  # else the note stands in place of the value
         yield row.note
     if row.measured == "stored":
         yield f"stored {row.date}"

@@ -10,7 +10,7 @@ Markdown with Jinja in it; what it may call are the functions of figures.py and 
     {{ about("tanh") }}                                        command, machine, day, commit and file of a result
     {{ line("tanh", "torch.tanh", "what the reader calls it") }}      a line of a table: label, value, target
     {{ every("tanh") }}                                        a table of all its rows
-    {{ figure("tanh", "torch.tanh") }}                         a value within a sentence
+    {{ figure("tanh", "torch.tanh") }}, {{ target(...) }}        a value and a target alone
     {% if stored("tanh") %} ... {% endif %}                    a section that appears once the result is stored
 """
 
@@ -89,7 +89,7 @@ def _rendered(results: Results, name: str) -> str:
         raise PageError(f"benchmarks/pages/{frames[-1]}: {said}") from error
 
 
-CALLS = ("stored", "data", "rows", "row", "link", "about", "machine", "command", "figure", "line", "every")
+CALLS = ("stored", "data", "rows", "row", "link", "about", "machine", "command", "figure", "target", "line", "every")
 
 
 def _without_section(results: Results) -> Iterator[str]:

@@ -34,7 +34,7 @@ def learned_without_options(results: Results) -> str:
         row = replace(rows[title], value=_mean_of(ours, wanted))
         few = f" ({len(ours)} of {wanted} seeds)" if 0 < len(ours) < wanted else ""
         digits = 2 if abs(row.target or 0.0) <= 1.0 else 1
-        mean = number(statistics.fmean(ours), digits) + few if ours else NONE
+        mean = number(statistics.fmean(ours), digits) + few if ours else f"{NONE} (0 of {wanted} seeds)"
         returns.append(cells(task, mean, target_of(row), _listed(ours, digits), _listed(theirs, digits)))
         ours_s, theirs_s = each("shoal", task, "cpu_s"), each("sb3", task, "cpu_s")
         if ours_s and theirs_s:
