@@ -4,8 +4,8 @@
     python -m benchmarks.harness.pages --check    says what is wrong, writes nothing
 
 docs/results.md is made from benchmarks/pages/results.md. In other pages, what stands between
-`<!-- figures: NAME -->` and `<!-- end of figures -->` is made from benchmarks/pages/NAME.md. A template is Markdown
-with Jinja in it; what it may call are the functions of figures.py and tables.py:
+`<!-- figures: NAME, ... -->` and `<!-- end of figures -->` is made from benchmarks/pages/NAME.md. A template is
+Markdown with Jinja in it; what it may call are the functions of figures.py and tables.py:
 
     {{ about("tanh") }}                                        command, machine, day, commit and file of a result
     {{ line("tanh", "torch.tanh", "what the reader calls it") }}      a line of a table: label, value, target
@@ -30,7 +30,7 @@ from benchmarks.harness.figures import PageError, Results, number
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = "docs/results.md"
-_BLOCK = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
+_BLOCK = re.compile(r"(<!-- figures: (\w+)[^\n]*-->\n).*?(<!-- end of figures -->)", re.DOTALL)
 
 
 def made(root: Path = ROOT) -> tuple[dict[str, str], list[str]]:
@@ -69,22 +69,24 @@ def _filled(results: Results, block: re.Match[str]) -> str:
 def _rendered(results: Results, name: str) -> str:
     import jinja2  # not with `python -m benchmarks`, which has no need of it
 
-    path = results.root / "benchmarks" / "pages" / f"{name}.md"
-    if not path.exists():
+    folder = results.root / "benchmarks" / "pages"
+    if not (folder / f"{name}.md").exists():
         raise PageError(f"expected the template benchmarks/pages/{name}.md, there is none")
     env = jinja2.Environment(
-        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
-    )
-    calls = {call: getattr(results, call) for call in CALLS}
-    calls |= {table.__name__: partial(table, results) for table in tables.TABLES}
+        loader=jinja2.FileSystemLoader(folder), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )  # fmt: skip
+    env.globals |= {"number": number} | {call: getattr(results, call) for call in CALLS}
+    env.globals |= {table.__name__: partial(table, results) for table in tables.TABLES}
     try:
-        return env.from_string(path.read_text()).render(number=number, **calls)
+        return env.get_template(f"{name}.md").render().replace("|  |", "| |")
     except jinja2.TemplateSyntaxError as error:
-        raise PageError(f"benchmarks/pages/{name}.md, line {error.lineno}: {error.message}") from error
+        raise PageError(f"benchmarks/pages/{error.name}, line {error.lineno}: {error.message}") from error
     except (PageError, KeyError, jinja2.UndefinedError) as error:
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "<template>"]
+        frames = [Path(frame.filename).name + f", line {frame.lineno}" for frame in traceback.extract_tb(
+            error.__traceback__) if Path(frame.filename).parent == folder]  # fmt: skip
         said = f"no {error} in the file" if isinstance(error, KeyError) else str(error)
-        raise PageError(f"benchmarks/pages/{name}.md, line {lines[-1]}: {said}") from error
+        raise PageError(f"benchmarks/pages/{frames[-1]}: {said}") from error
 
 
 CALLS = ("stored", "data", "rows", "row", "link", "about", "machine", "command", "figure", "line", "every")

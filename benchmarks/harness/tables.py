@@ -81,14 +81,52 @@ def credit_study(results: Results) -> str:
     return "\n".join(lines)
 
 
-def net_gains(results: Results, name: str) -> dict[str, list[float]]:
-    """Mean net gain a day of every policy by the reference prices; of the trained agent, under `seeds`, each seed's."""
+def orders_kept(results: Results) -> str:
+    """workflow_table: what followers and trained defenders score, in the two groups of orders of each attacker."""
+    lines = [
+        "| red | classes | eager follower | thrifty follower | trained from the thrifty clone, 1,250 episodes | "
+        "compliance of training, lowest lower end |",
+        "|---|---|---|---|---|---|",
+    ]
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for cell in results.data("workflow_table")["cells"]:
+        if cell["start"] == "clone":
+            units = cell["order"].split(",")
+            first, then = sorted(("enterprise", "user"), key=units.index)
+            groups.setdefault((cell["red"], f"{first} before {then}"), []).append(cell)
+    for (red, group), cells_of in sorted(groups.items()):
+        rewards = {
+            player: [cell["players"][player]["reward"]["mean"] for cell in cells_of]
+            for player in ("eager", "thrifty", "trained")
+        }
+        classes = len({cell["order"] for cell in cells_of})
+        lowest = min(cell["players"]["trained"]["compliance"]["low"] for cell in cells_of)
+        followers = [number(statistics.fmean(rewards[player]), 2) for player in ("eager", "thrifty")]
+        trained = spread(results, rewards["trained"], 2)
+        lines.append(cells(red, f"{classes} with {group}", *followers, trained, f"{100 * lowest:.2f} %"))
+    return "\n".join(lines)
+
+
+def net_gains(results: Results, name: str, days: int | None = None) -> dict[str, list[float]]:
+    """Mean net gain a day of every policy by the reference prices, over all days or the first so many; of the trained
+    agent, under `seeds`, each seed's.
+    """
     found: dict[str, list[float]] = {}
     for part in results.data(name)["parts"]:
         if part["reference"] is not None:
             policy = "seeds" if part["name"].startswith("seed ") else part["name"]
-            found.setdefault(policy, []).append(statistics.fmean(part["reference"]))
+            found.setdefault(policy, []).append(statistics.fmean(part["reference"][:days]))
     return found
+
+
+def around(results: Results, values: list[float], digits: int = 1) -> str:
+    """`-12.5 +- 0.2`: mean and standard deviation over seeds."""
+    return f"{number(statistics.fmean(values), digits)} +- {number(statistics.stdev(values), digits)}"
+
+
+def percent(results: Results, values: list[float]) -> list[float]:
+    """Shares as per cent."""
+    return [100.0 * value for value in values]
 
 
 def spread(results: Results, values: list[float], digits: int | None = None) -> str:
@@ -109,4 +147,6 @@ def _mean_of(values: list[float], wanted: int) -> float | None:
     return statistics.fmean(values) if len(values) >= wanted else None
 
 
-TABLES: tuple[Callable[..., Any], ...] = (learned_without_options, credit_study, net_gains, spread, listed)
+TABLES: tuple[Callable[..., Any], ...] = (
+    learned_without_options, credit_study, orders_kept, net_gains, around, percent, spread, listed,
+)  # fmt: skip
