@@ -8,7 +8,7 @@ TORCH := torch==$(shell sed -n 's/^torch==//p' constraints.txt)
 export OMP_NUM_THREADS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-slow lint docs examples wheel wheel-install bench clean
+.PHONY: help install run test test-slow lint docs examples wheel wheel-install bench results clean
 
 help:  ## what there is to make (this list)
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-21s%s\n", $$1, $$2 }'
@@ -54,6 +54,9 @@ wheel-install: wheel  ## the wheel without extras in a clean environment trains 
 
 bench: $(STAMP)  ## every benchmark with its target
 	$(BIN)/python -m benchmarks all
+
+results: $(STAMP)  ## docs/results.md and the figures of README.md, from benchmarks/results
+	$(BIN)/python -m benchmarks.harness.pages
 
 # torch first, by its exact version, so that no other package's range brings in another build of it.
 $(STAMP): pyproject.toml constraints.txt

@@ -181,7 +181,7 @@ def test_the_negotiator_acts_as_the_run_would(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["rides", "fly"], "expected shoal rides city | day | offer | fit, got 'fly'"),
+        (["rides", "fly"], "expected shoal rides city | day | offer | fit | oracle, got 'fly'"),
         (["rides", "city", "--out", "map.txt"], "expected a file that ends in .png, .svg or .pdf, got 'map.txt'"),
         (["rides", "city", "--city", "nowhere.csv"], "nowhere.csv"),
         (["rides", "day", "--customers", "301"], "expected 1 to 300 customers a day"),

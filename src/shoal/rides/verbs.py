@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from shoal.extras import require
 from shoal.rides.fit.command import COMMAND as FIT
+from shoal.rides.oracle_report.command import COMMAND as ORACLE
 from shoal.tasks import Command, Say, Shown
 
 # -- pictures of the world ---------------------------------------------------------------------------
@@ -207,4 +208,5 @@ COMMANDS = {
         "the offer of a trained run to the rider who is calling now", OfferArgs, offer, "RUN --day FILE", first="run"
     ),
     "fit": FIT,
+    "oracle": ORACLE,
 }

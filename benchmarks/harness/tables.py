@@ -1,0 +1,152 @@
+"""Tables of results whose rows alone would leave out the seeds: each is called in a template by its name."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from benchmarks.harness.figures import Results, cells, number, target_of, value_of
+
+NONE = "not measured"
+
+
+def learned_without_options(results: Results) -> str:
+    """default_learning: every seed's return and CPU-seconds, of shoal and of SB3, from the runs themselves."""
+    rows = {row.name: row for row in results.rows("default_learning")}
+    runs: list[dict[str, Any]] = results.data("default_learning")["runs"]
+
+    def each(who: str, task: str, key: str) -> list[float]:
+        found = [run for run in runs if run["who"] == who and run["task"] == task]
+        return [run[key] for run in sorted(found, key=lambda run: int(run["seed"]))]
+
+    titles = {name.partition(",")[0]: name for name in rows if ", no flags, " in name}
+    returns = [cells("environment", "return", "target", "each seed", "SB3, each seed"), "|---|---|---|---|---|"]
+    costs = [
+        cells("environment", "CPU-seconds, each seed", "SB3, each seed", "ratio", "target"),
+        "|---|---|---|---|---|",
+    ]
+    for task, title in titles.items():
+        wanted = int(re.findall(r"mean of (\d+) seeds", title)[0])
+        ours, theirs = each("shoal", task, "mean"), each("sb3", task, "mean")
+        row = replace(rows[title], value=_mean_of(ours, wanted))
+        few = f" ({len(ours)} of {wanted} seeds)" if 0 < len(ours) < wanted else ""
+        digits = 2 if abs(row.target or 0.0) <= 1.0 else 1
+        mean = number(statistics.fmean(ours), digits) + few if ours else NONE
+        returns.append(cells(task, mean, target_of(row), _listed(ours, digits), _listed(theirs, digits)))
+        ours_s, theirs_s = each("shoal", task, "cpu_s"), each("sb3", task, "cpu_s")
+        if ours_s and theirs_s:
+            ratio = replace(
+                next(row for name, row in rows.items() if name.startswith(f"{task}: CPU-seconds")),
+                value=statistics.median(ours_s) / statistics.median(theirs_s), note="",
+            )  # fmt: skip
+            few = "" if min(len(ours_s), len(theirs_s)) >= wanted else f" ({len(ours_s)} and {len(theirs_s)} seeds)"
+            told = value_of(ratio, 2) + few, target_of(ratio)
+        else:
+            told = "", ""
+        if ours_s or theirs_s:
+            costs.append(cells(task, _listed(ours_s, 0), _listed(theirs_s, 0), *told))
+    return "\n".join([*returns, "", *costs])
+
+
+def credit_study(results: Results) -> str:
+    """rides_credit: each way to train, every seed, and the difference from what it is compared with."""
+    rows = {row.name: row for row in results.rows("rides_credit")}
+    parts: list[dict[str, Any]] = results.data("rides_credit")["parts"]
+    lines = [
+        cells("training", "minus", "each seed", "its baseline", "difference by PyVRP", "target", "by the own oracle"),
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, row in rows.items():
+        if not (found := re.match(r"rides, (.*): trained less (.*), net gain a day, by the reference prices", name)):
+            continue
+        arm, against = found[1], found[2]
+        seeds = [part for part in parts if part["name"].startswith(f"{arm} seed ")]
+        base = [part for part in parts if part["name"] == against]
+        own = rows[name.replace("the reference prices", "the own prices")]
+        prices = "reference" if seeds and all(part["reference"] is not None for part in [*seeds, *base]) else "own"
+        differences = [NONE if one.value is None else value_of(one, 2, sign=True) for one in (row, own)]
+        nets = [_listed([statistics.fmean(part[prices]) for part in some], 2) for some in (seeds, base)]
+        by = " (own oracle)" if seeds and prices == "own" else ""
+        lines.append(
+            cells(f"`{arm}`", f"`{against}`", nets[0] + by, nets[1], differences[0], target_of(row), differences[1])
+        )
+    others = [row for name, row in rows.items() if ": trained less " not in name]
+    lines += ["", cells("figure", "value", "target"), "|---|---|---|"] if others else []
+    lines += [
+        cells(f"{row.name.removeprefix('rides, ')} ({row.note})", value_of(row, 2), target_of(row)) for row in others
+    ]
+    return "\n".join(lines)
+
+
+def orders_kept(results: Results) -> str:
+    """workflow_table: what followers and trained defenders score, in the two groups of orders of each attacker."""
+    lines = [
+        "| red | classes | eager follower | thrifty follower | trained from the thrifty clone, 1,250 episodes | "
+        "compliance of training, lowest lower end |",
+        "|---|---|---|---|---|---|",
+    ]
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for cell in results.data("workflow_table")["cells"]:
+        if cell["start"] == "clone":
+            units = cell["order"].split(",")
+            first, then = sorted(("enterprise", "user"), key=units.index)
+            groups.setdefault((cell["red"], f"{first} before {then}"), []).append(cell)
+    for (red, group), cells_of in sorted(groups.items()):
+        rewards = {
+            player: [cell["players"][player]["reward"]["mean"] for cell in cells_of]
+            for player in ("eager", "thrifty", "trained")
+        }
+        classes = len({cell["order"] for cell in cells_of})
+        lowest = min(cell["players"]["trained"]["compliance"]["low"] for cell in cells_of)
+        followers = [number(statistics.fmean(rewards[player]), 2) for player in ("eager", "thrifty")]
+        trained = spread(results, rewards["trained"], 2)
+        lines.append(cells(red, f"{classes} with {group}", *followers, trained, f"{100 * lowest:.2f} %"))
+    return "\n".join(lines)
+
+
+def net_gains(results: Results, name: str, days: int | None = None) -> dict[str, list[float]]:
+    """Mean net gain a day of every policy by the reference prices, over all days or the first so many; of the trained
+    agent, under `seeds`, each seed's.
+    """
+    found: dict[str, list[float]] = {}
+    for part in results.data(name)["parts"]:
+        if part["reference"] is not None:
+            policy = "seeds" if part["name"].startswith("seed ") else part["name"]
+            found.setdefault(policy, []).append(statistics.fmean(part["reference"][:days]))
+    return found
+
+
+def around(results: Results, values: list[float], digits: int = 1) -> str:
+    """`-12.5 +- 0.2`: mean and standard deviation over seeds."""
+    return f"{number(statistics.fmean(values), digits)} +- {number(statistics.stdev(values), digits)}"
+
+
+def percent(results: Results, values: list[float]) -> list[float]:
+    """Shares as per cent."""
+    return [100.0 * value for value in values]
+
+
+def spread(results: Results, values: list[float], digits: int | None = None) -> str:
+    """`20.8 to 21.2`."""
+    return f"{number(min(values), digits)} to {number(max(values), digits)}"
+
+
+def listed(results: Results, values: list[float], digits: int | None = None) -> str:
+    """`20.8, 21.0, 21.2`."""
+    return _listed(values, digits)
+
+
+def _listed(values: list[float], digits: int | None = None) -> str:
+    return ", ".join(number(value, digits) for value in values)
+
+
+def _mean_of(values: list[float], wanted: int) -> float | None:
+    return statistics.fmean(values) if len(values) >= wanted else None
+
+
+TABLES: tuple[Callable[..., Any], ...] = (
+    learned_without_options, credit_study, orders_kept, net_gains, around, percent, spread, listed,
+)  # fmt: skip
