@@ -15,6 +15,7 @@ from shoal.rides.oracle_report.command import claims
 from shoal.rides.oracle_report.gaps import GREEDY, INSERTION, Planned, gaps, planned
 from shoal.rides.oracle_report.offers import PATIENCE_S, compared, states, truth
 from shoal.rides.routing.neural.network import RoutingNetwork
+from shoal.rides.routing.neural.standing import standing
 from shoal.rides.routing.neural.weights import save_network
 from shoal.rides.routing.problem import NO_CHANGE, OFFER_MIN, Status
 from shoal.rides.world.world import make_world
@@ -57,7 +58,8 @@ def test_a_report_from_the_shell(weights, tmp_path, capsys):
         offers = {row["oracle"]: row for row in part["offers"]}
         assert all(row["states"] == 3 for row in offers.values())
         assert offers["pooled"]["error_min"] <= offers[GREEDY]["error_min"]
-    assert "shorter routes than plain insertion at 10 requests" in said
+    assert "holds  breaks no rule on days of 10 requests" in said
+    assert "finds shorter routes than plain insertion at 10 requests" in said
     assert f"report  {out}" in said
     assert "wrong signs %" in said
 
@@ -146,3 +148,26 @@ def test_claims_follow_from_figures():
 def test_mistakes_are_told(words, message, capsys):
     assert _run("rides", "oracle", "report", *words) == 2
     assert message in capsys.readouterr().err
+
+
+def test_the_training_says_what_the_report_bears_out(weights, tmp_path, capsys):
+    """No report, a report of other weights, claims that fail, claims that hold; and a run says it."""
+    file = tmp_path / "w.safetensors"
+    file.write_bytes(weights.read_bytes())
+    card = file.with_suffix(".json")
+    assert "nothing is known of the plans of w.safetensors" in standing(file)
+    good = {"sha256": hashlib.sha256(file.read_bytes()).hexdigest(), "sizes": [_part(30, 4.0, 11.0)]}
+    card.write_text(json.dumps({"report": good | {"claims": claims(good["sizes"])}}))
+    assert standing(file) == (
+        "--oracle neural: with w.safetensors routes of 30 requests are 4.0 % above the best known; insertion 11.0 %"
+    )
+    poor = good | {"sizes": [_part(30, 14.0, 11.0)]}
+    card.write_text(json.dumps({"report": poor | {"claims": claims(poor["sizes"])}}))
+    assert "is experimental with w.safetensors: its report does not show that it finds shorter" in standing(file)
+    words = ["train", "rides", "--num-envs", "1", "--epochs", "1", "--oracle", "neural", "--oracle-weights", file]
+    words += ["--customers", "3", "--futures", "0", "--start", "none", "--prices", "insertion", "--held-out-days", "0"]
+    assert _run(*words, "--runs-dir", tmp_path) == 0
+    said = capsys.readouterr()
+    assert "--oracle neural is experimental with w.safetensors" in said.out + said.err
+    card.write_text(json.dumps({"report": good | {"claims": {}, "sha256": "another"}}))
+    assert "nothing is known" in standing(file)

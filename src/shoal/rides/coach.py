@@ -40,7 +40,7 @@ class Coach:
         ] = []  # by epoch: net gain, minutes agreed, claimed - real
         self._claimed: float | None = None
         self.alarms: dict[str, str] = {}
-        self.messages: list[str] = []
+        self.messages: list[str] = list(oracle.notices)
 
     def begin(self, num_envs: int) -> None:
         """A rollout begins: credit is for what happens from now on."""

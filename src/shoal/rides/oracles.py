@@ -11,8 +11,11 @@ def make_oracle(options: RidesOptions, problem: Problem, threads: int, *, traini
     """What the options ask for; outside training always the compiled search, so that runs can be compared."""
     if options.oracle == "neural" and training:
         from shoal.rides.routing.neural.oracle import NeuralOracle
+        from shoal.rides.routing.neural.standing import standing
         from shoal.rides.routing.neural.weights import load_network
 
         network = load_network(options.oracle_weights)
-        return NeuralOracle(problem, network, threads=threads, batch=options.oracle_batch)
+        oracle = NeuralOracle(problem, network, threads=threads, batch=options.oracle_batch)
+        oracle.notices = (standing(options.oracle_weights),)
+        return oracle
     return RoutingOracle(problem, threads=threads)

@@ -122,12 +122,12 @@ def claims(sizes: Sequence[dict[str, Any]]) -> dict[str, bool]:
         found[f"finishes at least {FINISHED_PERCENT:g} % of days of {size} requests"] = finished
         if size in GATED:
             known = greedy["gap_percent"] is not None and insertion["gap_percent"] is not None
-            found[f"shorter routes than plain insertion at {size} requests"] = bool(
+            found[f"finds shorter routes than plain insertion at {size} requests"] = bool(
                 known and greedy["gap_percent"] < insertion["gap_percent"]
             )
         if size == max(GATED):
             near = greedy["gap_percent"] is not None and greedy["gap_percent"] <= NEAR_PERCENT
-            found[f"within {NEAR_PERCENT:g} % of the best known at {size} requests"] = bool(near)
+            found[f"stays within {NEAR_PERCENT:g} % of the best known at {size} requests"] = bool(near)
     return found
 
 

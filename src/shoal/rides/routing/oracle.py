@@ -72,6 +72,7 @@ class RoutingOracle:
         if threads < 1:
             raise ValueError(f"expected at least 1 thread, got {threads}")
         self.problem, self.threads = problem, threads
+        self.notices: Sequence[str] = ()  # for whoever trains with it
         self._travel_s = _plain(problem.travel_s, np.int32)
         self._limits = kernel_limits(problem)
         self._quick, self._thorough = (search_settings(self._travel_s, effort) for effort in (QUICK, THOROUGH))
