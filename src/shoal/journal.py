@@ -9,6 +9,7 @@ from typing import Any, TextIO
 
 from shoal.callbacks import Callback, Callbacks, Training
 from shoal.config import TrainConfig, to_dict
+from shoal.core.arrays import Array
 from shoal.learn.learner import Learner
 from shoal.runs import checkpoint
 from shoal.runs.checkpoint import CheckpointError
@@ -91,53 +92,68 @@ class Journal(Callback):
         for text in (news := learner.parts.messages)[self._messages_shown :]:
             self.console.message(text)
         self._messages_shown = len(news)
+        self._watch_faults(learner)
         self._watch(row, learner)
 
     def save_if_due(self, learner: Learner) -> None:
         """A checkpoint every `save_interval` epochs."""
-        if learner.marked_epoch - max(self.saved_epoch, 0) >= self.config.run.save_interval or self.saved_epoch < 0:
+        due = learner.marked_epoch - max(self.saved_epoch, 0) >= self.config.run.save_interval or self.saved_epoch < 0
+        if learner.team.decides(due):
             self.save(learner)
 
     def save(self, learner: Learner, *, last: bool = False) -> None:
         """Write a checkpoint. A failure is reported; it stops the run if it was the last or `--on-save-error fail`."""
         epoch = learner.marked_epoch
-        if epoch == self.saved_epoch:
+        if not learner.team.decides(epoch != self.saved_epoch):
             return
+        tensors, meta = learner.state()  # of all ranks
+        meta |= {"callbacks": self._states} if self._states else {}
         try:
-            tensors, meta = learner.state()
-            meta |= {"callbacks": self._states} if self._states else {}
-            checkpoint.save(self.run.checkpoints, epoch, tensors, meta, keep=self.config.run.keep)
+            self._write(epoch, tensors, meta)
             self.saved_epoch = epoch
         except CheckpointError as error:
             self.tell(f"checkpoint of epoch {epoch} FAILED: {error}", event="save failed")
             if last or self.config.run.on_save_error == "fail":
                 raise
 
+    def _write(self, epoch: int, tensors: dict[str, Array], meta: dict[str, Any]) -> None:
+        checkpoint.save(self.run.checkpoints, epoch, tensors, meta, keep=self.config.run.keep)
+
+    def _newest(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """The newest checkpoint that is whole, and what there is to say of it."""
+        found = checkpoint.load_latest(self.run.checkpoints)
+        about = {"epoch": found.epoch, "skipped": found.skipped, "path": str(found.path)}
+        return found.tensors, {"meta": found.meta, **about}
+
     def restore(self, training: Training, *, reshard: bool) -> None:
         """Continue from the newest checkpoint that is whole; say loudly what was passed over."""
         learner = training.learner
-        found = checkpoint.load_latest(self.run.checkpoints)
-        for reason in found.skipped:
+        tensors, found = learner.team.lead(self._newest)
+        for reason in found["skipped"]:
             self.tell(f"damaged checkpoint passed over: {reason}", event="checkpoint damaged")
+        meta: dict[str, Any] = found["meta"]
         try:
-            missing = self.callbacks.set_states(training, found.meta.get("callbacks", []))
-            inexact = learner.set_state(found.tensors, found.meta, reshard=reshard)
+            missing = self.callbacks.set_states(training, meta.get("callbacks", []))
+            inexact = learner.set_state(tensors, meta, reshard=reshard)
         except (KeyError, TypeError, AttributeError, IndexError) as error:  # whole, yet not what shoal writes
             raise CheckpointError(
-                f"{found.path} cannot be resumed from: {type(error).__name__}: {error}. It was written by another "
+                f"{found['path']} cannot be resumed from: {type(error).__name__}: {error}. It was written by another "
                 "version of shoal, or changed since"
             ) from error
         for reason in inexact:
             self.inexact(reason)
         for name in missing:
             self.tell(f"the run had a callback {name}, it goes on without: give it with callbacks=", "callback missing")
-        self.saved_epoch = found.epoch
-        self.run.truncate_metrics(found.epoch)
-        self.note({"event": "resumed", "epoch": found.epoch, "skipped": found.skipped})
-        self.run.set_status("running")
+        self.saved_epoch = int(found["epoch"])
+        self._go_on_from(found)
         self.console.message(
-            f"resumed at epoch {found.epoch}, {learner.steps:,} steps: {self.budget.length.left(learner)}"
+            f"resumed at epoch {self.saved_epoch}, {learner.steps:,} steps: {self.budget.length.left(learner)}"
         )
+
+    def _go_on_from(self, found: dict[str, Any]) -> None:
+        self.run.truncate_metrics(found["epoch"])
+        self.note({"event": "resumed", "epoch": found["epoch"], "skipped": found["skipped"]})
+        self.run.set_status("running")
 
     def inexact(self, reason: str) -> None:
         """From here on the run cannot be reproduced bit for bit: write it down."""
@@ -181,7 +197,8 @@ class Journal(Callback):
             f"metrics and checkpoints before epoch {learner.epoch} are gone, those from here on are kept",
             event="folder made again",
         )
-        self.save(learner)
+        if learner.team.size == 1:  # of several ranks, none of which knows it, the next save is due at once
+            self.save(learner)
 
     def say_stopping(self) -> None:
         """To the person who has just pressed Ctrl-C: called by a signal's handler, in the middle of anything."""
@@ -203,14 +220,16 @@ class Journal(Callback):
         for tracker in self.trackers:
             tracker.close()
 
-    def _watch(self, row: dict[str, float], learner: Learner) -> None:
-        """Alarms that belong in the record: each is raised once."""
+    def _watch_faults(self, learner: Learner) -> None:
         faults = learner.parts.faults
         for fault in faults[self._faults_noted :]:
             self.tell(f"environment restarted after: {fault}", event="restart")
         if faults and not self._faults_noted:
             self.inexact("an environment was restarted after a fault")
         self._faults_noted = len(faults)
+
+    def _watch(self, row: dict[str, float], learner: Learner) -> None:
+        """Alarms that belong in the record: each is raised once."""
         for name, text in learner.parts.alarms.items():
             self._alarm(name, text)
         entropy, kl = row.get("policy/entropy"), row.get("policy/kl")

@@ -13,12 +13,15 @@ from torch import Tensor, nn
 
 from shoal.config import PPOConfig, ScheduleName, chosen
 from shoal.core.arrays import Array
+from shoal.core.errors import RankFailed
 from shoal.learn.backprop import way_of
 from shoal.learn.credit import AllActions, Surrogate, surrogate
+from shoal.learn.distributed import ALONE, Team
 from shoal.learn.distributions import ActionKind
 
 MAX_LOG_RATIO = 20.0  # exp(20) is finite in float32 and far outside any clip range
 MAX_SKIPPED_IN_A_ROW = 10
+_OF_POLICY, _OF_VALUE = ("loss/policy", "policy/kl", "policy/clip_share", "policy/entropy"), ("loss/value",)
 
 
 class Diverged(RuntimeError):
@@ -37,9 +40,22 @@ class Batch:
     targets: Tensor  # float32[B], value targets
     values: Tensor  # float32[B], value estimates when the data was collected
     every: AllActions | None = None  # where the environment gave credit: the policy learns from this alone
+    place: Tensor | None = None  # int64, by row of all ranks: which row here it is, or -1; None: all rows are here
 
     def __len__(self) -> int:
         return len(self.features)
+
+    @property
+    def total(self) -> int:
+        """Rows of all ranks."""
+        return len(self) if self.place is None else len(self.place)
+
+    def here(self, rows: Tensor) -> Tensor:
+        """Those of all ranks' rows that are this rank's, by their place here."""
+        if self.place is None:
+            return rows
+        found = self.place[rows]
+        return found[found >= 0]
 
 
 def policy_loss(
@@ -84,21 +100,38 @@ def schedule(name: ScheduleName, start: float, end: float, progress: float) -> f
     return start
 
 
-def normalised(advantages: Tensor) -> tuple[Tensor, bool]:
-    """Advantages with mean 0 and spread 1 over the whole batch; as they are (and False) where there is no spread."""
-    if len(advantages) < 2:
-        return advantages, False
-    std, mean = torch.std_mean(advantages)
+def normalised(advantages: Tensor, team: Team = ALONE) -> tuple[Tensor, bool]:
+    """Advantages with mean 0 and spread 1 over the whole batch, that of all ranks; as they are (and False) where there
+    is no spread."""
+    mean: Tensor | float
+    std: Tensor | float
+    if team.size > 1:
+        count, means, variances = _pooled(advantages, team)
+        mean, std = float(means), math.sqrt(float(variances) * count / max(count - 1, 1))
+    else:
+        count = len(advantages)
+        std, mean = torch.std_mean(advantages) if count > 1 else (math.nan, math.nan)
     if not std > 1e-8:
         return advantages, False
     return (advantages - mean) / (std + 1e-8), True
 
 
+def _variance(values: Tensor, team: Team) -> Tensor:
+    """Over all ranks."""
+    return values.var(correction=0) if team.size == 1 else torch.tensor(float(_pooled(values, team)[2]))
+
+
+def _pooled(values: Tensor, team: Team) -> tuple[float, Array, Array]:
+    own = values.detach().double().cpu().numpy()
+    nothing = np.zeros(())
+    return team.pooled(len(own), *((own.mean(), own.var()) if len(own) else (nothing, nothing)))
+
+
 class PPO:
     """A network, its optimiser (which lives as long as the run) and the update."""
 
-    def __init__(self, network: nn.Module, kind: ActionKind, config: PPOConfig) -> None:
-        self.network, self.kind, self.config = network, kind, config
+    def __init__(self, network: nn.Module, kind: ActionKind, config: PPOConfig, team: Team = ALONE) -> None:
+        self.network, self.kind, self.config, self.team = network, kind, config, team
         self.parameters = [p for p in network.parameters() if p.requires_grad]
         self.optimiser = torch.optim.Adam(
             self.parameters, lr=chosen(config.learning_rate), eps=1e-5, fused=config.device in ("cpu", "cuda")
@@ -115,10 +148,10 @@ class PPO:
         skipped_normalisation = False
         if config.normalise_advantages:
             if batch.every is not None:
-                every, done = batch.every.scaled()
+                every, done = batch.every.scaled(self.team)
                 batch = replace(batch, every=every)
             else:
-                advantages, done = normalised(batch.advantages)
+                advantages, done = normalised(batch.advantages, self.team)
                 batch = replace(batch, advantages=advantages)
             skipped_normalisation = not done
         self.sums: dict[str, Tensor] = {}
@@ -133,13 +166,16 @@ class PPO:
             else:
                 self._passes(batch, config.policy_epochs or config.update_epochs, shuffle, policy=True, value=False)
                 self._passes(batch, config.value_epochs or config.update_epochs, shuffle, policy=False, value=True)
+        except RankFailed:  # amid an update: what is saved is of its beginning
+            self._restore(*before)
+            raise
         finally:
             self.network.eval()
             restored = self._restore_if_broken(*before)
         self._stop_if_always_restored(restored)
         metrics = {name: float(total) / self.counts[name] for name, total in self.sums.items()}
-        variance = batch.targets.var(correction=0)
-        explained = 1 - (batch.targets - batch.values).var(correction=0) / variance if variance > 0 else math.nan
+        variance = _variance(batch.targets, self.team)
+        explained = 1 - _variance(batch.targets - batch.values, self.team) / variance if variance > 0 else math.nan
         return {
             **metrics,
             "value/explained_variance": float(explained),
@@ -155,35 +191,21 @@ class PPO:
 
     def _passes(self, batch: Batch, epochs: int, shuffle: torch.Generator, *, policy: bool, value: bool) -> None:
         for _ in range(epochs):
-            for rows in minibatches(len(batch), chosen(self.config.minibatch_size), shuffle):
-                if not self._step(batch, rows.to(batch.features.device), policy, value):
+            for rows in minibatches(batch.total, chosen(self.config.minibatch_size), shuffle):
+                if not self._step(batch, rows, policy, value):
                     self.stopped += 1
                     return
 
     def _step(self, batch: Batch, rows: Tensor, policy: bool, value: bool) -> bool:
-        """One gradient step on one minibatch; False when the KL limit says stop."""
-        config, pick = self.config, partial(torch.index_select, dim=0, index=rows)
-        run = self._begin(self.network, pick(batch.features))
-        self.optimiser.zero_grad(set_to_none=True)
-        loss = torch.zeros((), device=rows.device)
-        if policy:
-            params = run.policy() if batch.masks is None else self.kind.mask(run.policy(), pick(batch.masks))
-            told, slope, entropy, kl, clipped = self._policy_loss(params, batch, rows)
-            if config.target_kl is not None and not (float(kl) <= config.target_kl):  # NaN stops too
-                self._note({"policy/kl": kl})
-                return False
-            loss = loss + told
-            if self.entropy_coef > 0:  # else an entropy that is no number (logits of -inf) is none of its business
-                loss = loss - self.entropy_coef * entropy
-            run.policy_slope(slope)
-            self._note({"loss/policy": told, "policy/kl": kl, "policy/clip_share": clipped, "policy/entropy": entropy})
-        if value:
-            error, slope = value_loss(run.value(), pick(batch.targets), pick(batch.values), config.value_clip)
-            weight = config.value_coef if policy else 1.0
-            loss = loss + weight * error
-            run.value_slope(weight * slope)
-            self._note({"loss/value": error})
-        run.finish()
+        """One gradient step on one minibatch, rows of all ranks; False when the KL limit says stop."""
+        here = batch.here(rows)
+        told = self._differentiate(batch, here.to(batch.features.device), policy, value)
+        told = self.team.average(self.parameters, told, len(here) / len(rows))
+        loss, limit = told.pop("loss"), self.config.target_kl
+        if policy and limit is not None and not (float(told["policy/kl"]) <= limit):  # NaN stops too
+            self._note({"policy/kl": told["policy/kl"]})
+            return False
+        self._note(told)
         grads = [p.grad for p in self.parameters if p.grad is not None]
         norm = torch.linalg.vector_norm(torch.cat([grad.flatten() for grad in grads]))
         size = float(norm + 0 * loss)  # a clamp can hide a NaN loss from the gradient
@@ -198,10 +220,36 @@ class PPO:
             return True
         self.skipped_in_a_row = 0
         self._note({"optim/grad_norm": norm})
-        if size > config.max_grad_norm:
-            torch._foreach_mul_(grads, config.max_grad_norm / (norm + 1e-6))
+        if size > self.config.max_grad_norm:
+            torch._foreach_mul_(grads, self.config.max_grad_norm / (norm + 1e-6))
         self.optimiser.step()
         return True
+
+    def _differentiate(self, batch: Batch, rows: Tensor, policy: bool, value: bool) -> dict[str, Tensor]:
+        """Set the gradients of the loss over these rows; returns its parts."""
+        config, pick = self.config, partial(torch.index_select, dim=0, index=rows)
+        self.optimiser.zero_grad(set_to_none=True)
+        loss = torch.zeros((), device=rows.device)
+        if not len(rows):  # another rank has this whole minibatch
+            return dict.fromkeys(("loss", *(_OF_POLICY if policy else ()), *(_OF_VALUE if value else ())), loss)
+        run = self._begin(self.network, pick(batch.features))
+        told: dict[str, Tensor] = {}
+        if policy:
+            params = run.policy() if batch.masks is None else self.kind.mask(run.policy(), pick(batch.masks))
+            error, slope, entropy, kl, clipped = self._policy_loss(params, batch, rows)
+            loss = loss + error
+            if self.entropy_coef > 0:  # else an entropy that is no number (logits of -inf) is none of its business
+                loss = loss - self.entropy_coef * entropy
+            run.policy_slope(slope)
+            told = dict(zip(_OF_POLICY, (error, kl, clipped, entropy), strict=True))
+        if value:
+            error, slope = value_loss(run.value(), pick(batch.targets), pick(batch.values), config.value_clip)
+            weight = config.value_coef if policy else 1.0
+            loss = loss + weight * error
+            run.value_slope(weight * slope)
+            told |= dict(zip(_OF_VALUE, (error,), strict=True))
+        run.finish()
+        return {"loss": loss, **told}
 
     def _policy_loss(self, params: Tensor, batch: Batch, rows: Tensor) -> Surrogate:
         """Of the actions taken, or of all where the environment says what each was worth."""
@@ -221,11 +269,14 @@ class PPO:
         """Undo an update that left a weight that is not finite."""
         if all(bool(torch.isfinite(p.sum())) or bool(torch.isfinite(p).all()) for p in self.parameters):
             return False
+        self._restore(weights, optimiser)
+        return True
+
+    def _restore(self, weights: list[Tensor], optimiser: dict[str, Array]) -> None:
         with torch.no_grad():
             for parameter, old in zip(self.parameters, weights, strict=True):
                 parameter.copy_(old)
         self.set_state(optimiser)
-        return True
 
     def _stop_if_always_restored(self, restored: bool) -> None:
         self.restored_in_a_row = self.restored_in_a_row + 1 if restored else 0
