@@ -11,6 +11,7 @@ shows what is stored.
 
 from __future__ import annotations
 
+import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -137,7 +138,8 @@ def random(task: str, seed: int) -> dict[str, Any]:
     from shoal.vector.preprocess import Preprocess
 
     began_s = time.process_time()
-    env: Any = Preprocess(frame_skip=config_for(task).frame_skip)(gym.make(find_spec(task), frameskip=1))
+    config = config_for(task)
+    env: Any = Preprocess.of(config)(gym.make(find_spec(task), **json.loads(config.env_kwargs)))
     draws = np.random.default_rng(seed)
     returns, steps = [], 0
     for episode in range(RANDOM_EPISODES):
@@ -176,17 +178,11 @@ def sb3(task: str, seed: int) -> dict[str, Any]:
     from shoal.vector.preprocess import Preprocess
 
     config = config_for(task, steps=PONG_STEPS)
-    ppo, recipe = config.ppo, Preprocess.of(config)
+    ppo, recipe, kwargs = config.ppo, Preprocess.of(config), json.loads(config.env_kwargs)
 
     def make(clip: bool) -> Any:
-        env: Any = Monitor(recipe(gym.make(find_spec(task), frameskip=1, obs_type="grayscale")))
-        return (
-            gym.wrappers.TransformReward(
-                env, lambda reward: float(lambda reward: float(np.sign(float(reward)))(reward))
-            )
-            if clip
-            else env
-        )
+        env: Any = Monitor(recipe(gym.make(find_spec(task), **kwargs)))
+        return gym.wrappers.TransformReward(env, lambda reward: float(np.sign(float(reward)))) if clip else env
 
     num_envs: Any = config.vector.num_envs
     model = PPO(

@@ -78,8 +78,7 @@ def make_vec(
         raise ValueError(f"expected at least 1 environment, got {num_envs}")
     if backend == "ray":
         require("ray", "--backend ray")
-    mode = parse_autoreset(autoreset_mode)
-    env_kwargs = {**(env_kwargs or {}), **more_env_kwargs}
+    mode, env_kwargs = parse_autoreset(autoreset_mode), {**(env_kwargs or {}), **more_env_kwargs}
     _check_wrappers(env, wrappers)
     _check_arguments(env, more_env_kwargs)
     import_all(imports)
