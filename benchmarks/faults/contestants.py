@@ -80,7 +80,8 @@ def step(name: str, envs: Any) -> tuple[Any, Any]:
 def play(name: str, scenario: str) -> dict[str, Any]:
     """What came of it: `said` (the error, or what was handed on in silence), and how long everything took."""
     kind, _, policy = scenario.partition("+")
-    start, found = time.monotonic(), {"said": "", "type": ""}
+    start = time.monotonic()
+    found: dict[str, Any] = {"said": "", "type": ""}
     options: dict[str, Any] = {}
     if policy:
         options = {"on_fault": "restart", "max_restarts": 3 if policy == "loop" else 10}

@@ -2,8 +2,8 @@
 
 python -m benchmarks.faults.matrix [--store]
 
-Environments that break are played in a process of their own, with a deadline: who has not answered by then, hangs. Faults
-of whole trainings (signals, checkpoints, ranks) are the tests that are named there, run anew.
+Environments that break are played in a process of their own, with a deadline: who has not answered by then, hangs.
+Faults of whole trainings (signals, checkpoints, ranks) are the tests that tests.txt names, run anew.
 """
 
 from __future__ import annotations
@@ -70,39 +70,27 @@ SCENARIOS: dict[str, Scenario] = {
     "reward-vector": Scenario(11, "a vector as reward", "ShapeError", 5.0, _NO_PYTHON),
     "done-none": Scenario(11, "None as terminated", "DtypeError", 5.0, _NO_PYTHON),
 }
-_FAULTS, _RUNS, _RANKS = "tests/faults/test_", "tests/runs/test_", "tests/ranks/test_torchrun.py::test_"
-# Row, what happens, backend, and the tests that are it.
-TESTS: tuple[tuple[int, str, str, str], ...] = (
-    (1, "a rank killed in training", "torchrun", _RANKS + "a_rank_that_is_killed_ends_the_run_with_a_checkpoint_and_is_named"),
-    (3, "exception on one rank", "torchrun", _RANKS + "a_fault_on_one_rank_ends_both_with_a_checkpoint"),
-    (12, "parent killed: workers end too", "process", _FAULTS + "parent_death.py::test_workers_die_with_their_parent"),
-    (12, "parent killed: workers end too", "ray", "tests/cluster/test_ray_faults.py::test_nothing_is_left_after_the_driver_is_killed"),
-    (12, "parent killed: workers end too", "torchrun", _RANKS + "ranks_do_not_outlive_torchrun"),
-    (13, "Ctrl-C and SIGTERM, in a rollout and in an update", "process", _FAULTS + "signals.py"),
-    (13, "Ctrl-C and SIGTERM, in a rollout and in an update", "torchrun", _RANKS + "a_signal_stops_all_ranks_with_one_checkpoint"),
-    (14, "killed while it saves, at every fault point and 10 random moments", "all", _RUNS + "checkpoint_faults.py -k killed_at or ten_kills"),
-    (15, "disk full, read-only, not permitted", "all", _RUNS + "full_disk.py " + _RUNS + "checkpoint_faults.py -k really or system_call or full"),
-    (16, "newest checkpoint damaged: every byte of it", "all", _RUNS + "checkpoint_faults.py -k flipped or truncated or swapped or all_bad"),
-    (17, "resumed to the same bits", "all", "tests/test_train.py -k resumed_halfway"),
-    (17, "resumed to the same bits", "torchrun", _RANKS + "a_resumed_run_of_two_ranks_ends_with_the_same_bits"),
-    (18, "same seed, same numbers as serial", "process", "tests/vector/test_contract.py -k same_seed and process"),
-    (18, "same seed, same numbers as serial", "split", "tests/vector/test_contract.py tests/vector/test_split.py -k same_seed and split or equals_serial"),
-    (18, "same seed, same numbers as serial", "ray", "tests/cluster/test_ray.py -k same"),
-    (18, "two ranks learn what one process learns, within rounding", "torchrun", _RANKS + "two_ranks_learn_what_one_process_learns"),
-    (19, "hostile checkpoint: pickles, header bombs, names that lead out", "all", _RUNS + "checkpoint_faults.py -k pickles or bombs or hostile or manifests or large"),
-    (20, "checkpoint of another version, space or size", "all", "tests/test_old_runs.py tests/learn/test_learner.py -k 0_1_0 or other_spaces or reshard"),
-    (21, "no spread, one sample, all actions masked, ratio of e^1000, NaN gradient", "all", "tests/learn/test_ppo.py tests/learn/test_losses.py"),
-    (22, "entropy collapses, KL blows up or is NaN", "all", "tests/learn/test_ppo.py tests/test_train.py -k kl or entropy or alarm"),
-    (23, "routes that cannot be planned", "all", "tests/rides/routing"),
-    (24, "hostile names, CSV, JSON and settings", "all", "tests/security tests/runs/test_folder.py"),
-    (25, "comparisons that show nothing are not called better", "all", "tests/comparison/test_verdicts.py"),
-)  # fmt: skip
+
+
+class Tested(NamedTuple):
+    """A row of the table that tests try."""
+
+    row: int
+    about: str
+    backend: str
+    tests: str
+
+
+def tests() -> list[Tested]:
+    """Those of tests.txt."""
+    lines = (Path(__file__).parent / "tests.txt").read_text().splitlines()[1:]
+    return [Tested(int(row), *rest) for row, *rest in (line.split(" | ") for line in lines)]
 
 
 def rows(say: Say) -> list[Row]:
     """One row a cell, and last the share of shoal's cells that hold."""
     found = [row for name in (*SHOAL, *PEERS) for row in _played(name, say)]
-    found += [_tested(*test, say) for test in TESTS]
+    found += [_tested(*test, say) for test in tests()]
     ours = [row for row in found if row.detail["backend"] not in PEERS and row.value is not None]
     share = 100 * sum(row.value or 0.0 for row in ours) / max(len(ours), 1)
     return [*found, Row("faults: share of shoal's cells that hold", share, "%", 100.0, detail={"cells": len(ours)})]

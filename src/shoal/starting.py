@@ -13,11 +13,11 @@ from gymnasium.vector import VectorEnv
 
 from shoal.config import FromPython, TrainConfig, to_dict
 from shoal.core.machine import ranks_here
-from shoal.learn.distributed import ALONE, Team
 from shoal.learn.encoders import Features
 from shoal.learn.pictures import chosen_encoder
 from shoal.learn.policy import check_device
 from shoal.learn.sizing import check_memory, choose_num_envs, choose_threads
+from shoal.learn.team import ALONE, Team
 from shoal.runs.trackers import check_names
 from shoal.tasks import Spaces, environment, task_or_default
 from shoal.tasks.presets import BUDGETS, auto_scaled, config_for, config_without_preset, without_budget

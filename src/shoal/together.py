@@ -11,9 +11,9 @@ from shoal.config import TrainConfig
 from shoal.core.arrays import Array
 from shoal.core.errors import RankFailed
 from shoal.journal import Journal
-from shoal.learn.distributed import checksum
 from shoal.learn.learner import Learner
 from shoal.learn.rollout import Interrupted
+from shoal.learn.team import checksum
 from shoal.runs.folder import Run
 from shoal.stopping import Budget
 

@@ -21,11 +21,12 @@ from shoal.core.errors import EnvFault, RankFailed
 from shoal.core.protocols import parts_of
 from shoal.core.spelling import in_python_words, unaliased
 from shoal.journal import Journal
-from shoal.learn.distributed import Team, team_of
+from shoal.learn.distributed import team_of
 from shoal.learn.learner import Learner
 from shoal.learn.policy import check_device
 from shoal.learn.rollout import Interrupted
 from shoal.learn.sizing import choose_threads, seen_lines
+from shoal.learn.team import Team
 from shoal.report import write_report
 from shoal.runs.folder import Run
 from shoal.runs.manifest import CheckpointError

@@ -28,8 +28,8 @@ def main(folder: str) -> None:
     shoal.train(task, **halfway, **quiet)
     shoal.train(resume=Path(folder) / "halfway", epochs=10, **quiet)
     try:
-        shoal.train(env=sound_or_not, num_envs=4, epochs=6, rollout_steps=16, hidden=(8,), name="fault", save_interval=50,
-                    **quiet)  # fmt: skip
+        faulty: dict[str, Any] = {"num_envs": 4, "epochs": 6, "rollout_steps": 16, "hidden": (8,), "name": "fault"}
+        shoal.train(env=sound_or_not, save_interval=50, **faulty, **quiet)
     except Exception as error:
         kind = "RankFailed" if isinstance(error, RankFailed) else type(error).__name__
         Path(folder, f"error-{os.environ['RANK']}").write_text(f"{kind}: {error}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -19,7 +20,7 @@ import pytest
 from ranks_tasks import TRAININGS
 
 import shoal
-from shoal.learn.distributed import Team, places
+from shoal.learn.team import Team, places
 from shoal.runs import checkpoint
 from shoal.runs.folder import Run
 
@@ -46,7 +47,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ranks = subprocess.Popen(command, stdout=said, stderr=said, env=_environment())
     try:
         for name, (task, options) in TRAININGS.items():
-            shoal.train(task, name=f"{name}-1", runs_dir=str(folder), stream=open(os.devnull, "w"), **options)
+            shoal.train(task, name=f"{name}-1", runs_dir=str(folder), stream=io.StringIO(), **options)
         assert ranks.wait(240) == 0, (folder / "said").read_text()
     finally:
         if ranks.poll() is None:
@@ -94,7 +95,7 @@ def test_a_fault_on_one_rank_ends_both_with_a_checkpoint(trained: Path) -> None:
 
 def test_one_process_goes_on_with_what_ranks_began_and_says_that_it_is_inexact(trained: Path) -> None:
     """After the test before, which looks at how it ended."""
-    shoal.train(resume=trained / "fault", env=shoal.testing.TickEnv, epochs=3, stream=open(os.devnull, "w"))
+    shoal.train(resume=trained / "fault", env=shoal.testing.TickEnv, epochs=3, stream=io.StringIO())
     assert "saved by 2 rank(s), now 1" in (trained / "fault" / "events.jsonl").read_text()
     assert Run.open(trained / "fault", trained).last_row()["epoch"] == 3
 

@@ -17,8 +17,8 @@ from torch import Tensor
 from shoal.core.arrays import Array
 from shoal.core.errors import Unsupported
 from shoal.core.protocols import Credit
-from shoal.learn.distributed import ALONE, Team
 from shoal.learn.distributions import ActionKind, Categorical, log_softmax
+from shoal.learn.team import ALONE, Team
 
 MAX_LOG_RATIO = 20.0  # as in ppo.py
 

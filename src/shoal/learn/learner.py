@@ -20,13 +20,13 @@ from shoal.core.protocols import TrainingEnv, parts_of
 from shoal.core.seeds import SCHEME, Stream, sequence
 from shoal.learn.credit import credited, figures
 from shoal.learn.deploy import DeployedPolicy
-from shoal.learn.distributed import ALONE, Team, places
 from shoal.learn.gae import gae, next_values
 from shoal.learn.normalise import RewardScale
 from shoal.learn.policy import Agent, OwnNetwork, check_device
 from shoal.learn.ppo import PPO, Batch
 from shoal.learn.resuming import Resumable
 from shoal.learn.rollout import Collector, EpisodeTracker, Rollout
+from shoal.learn.team import ALONE, Team, places
 from shoal.vector.adapt import Stepper
 
 

@@ -16,8 +16,8 @@ from shoal.core.arrays import Array
 from shoal.core.errors import RankFailed
 from shoal.learn.backprop import way_of
 from shoal.learn.credit import AllActions, Surrogate, surrogate
-from shoal.learn.distributed import ALONE, Team
 from shoal.learn.distributions import ActionKind
+from shoal.learn.team import ALONE, Team
 
 MAX_LOG_RATIO = 20.0  # exp(20) is finite in float32 and far outside any clip range
 MAX_SKIPPED_IN_A_ROW = 10

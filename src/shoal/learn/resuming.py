@@ -14,11 +14,11 @@ from shoal.core.arrays import Array
 from shoal.core.errors import RankFailed
 from shoal.core.protocols import TrainingEnv
 from shoal.core.spaces import space_from_data, space_to_data
-from shoal.learn.distributed import Team
 from shoal.learn.normalise import RewardScale
 from shoal.learn.policy import Agent
 from shoal.learn.ppo import PPO
 from shoal.learn.rollout import Collector, EpisodeTracker
+from shoal.learn.team import Team
 from shoal.learn.weights import load_weights, weights_of
 from shoal.vector.adapt import Stepper
 
