@@ -23,6 +23,7 @@ from shoal.core.spaces import space_from_data, space_to_data
 from shoal.learn.credit import credited, figures
 from shoal.learn.deploy import DeployedPolicy
 from shoal.learn.gae import gae, next_values
+from shoal.learn.noise import NoiseMeter
 from shoal.learn.normalise import RewardScale
 from shoal.learn.policy import Agent, OwnNetwork, check_device
 from shoal.learn.ppo import PPO, Batch
@@ -55,7 +56,8 @@ class Learner:
             network=network,
             own_network=own_network,
         )
-        self.ppo = PPO(self.agent.network, self.agent.kind, ppo)
+        self.meter = NoiseMeter(env.num_envs) if config.run.noise_meter else None
+        self.ppo = PPO(self.agent.network, self.agent.kind, ppo, self.meter)
         self.noise = torch.Generator().manual_seed(_word(seed, Stream.ACT))
         self.shuffle = torch.Generator().manual_seed(_word(seed, Stream.SHUFFLE))
         self.stepper = Stepper(env)
@@ -143,6 +145,7 @@ class Learner:
             targets=pick(targets),
             values=pick(values[:-1]),
             every=every,
+            environments=rows % num_envs,
         )
 
     def policy(self) -> DeployedPolicy:
@@ -245,6 +248,8 @@ class Learner:
         }
         if self.reward_scale is not None:
             tensors |= _prefixed("rewards", self.reward_scale.state())
+        if self.meter is not None:
+            tensors |= _prefixed("meter", self.meter.state())
         if self.parts.resumable:
             tensors |= _prefixed("env", self.parts.marked_state())
         own = self.agent.own_network
@@ -299,6 +304,8 @@ class Learner:
                 f"the checkpoint is of {meta['num_envs']} environments, this run has {self.env.num_envs}. Add "
                 "--reshard to go on with fresh episodes (the run is then labelled inexact)"
             )
+        if self.meter is not None and same_size:
+            self.meter.set_state(part("meter"))
         goes_on = same_size and self.parts.resumable  # with the unfinished episodes, that is
         if self.reward_scale is not None:
             self.reward_scale.set_state(part("rewards"), goes_on)
