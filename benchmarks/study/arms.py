@@ -45,7 +45,7 @@ def environments(*numbers: int, auto: bool = False, **more: Any) -> dict[str, di
 
 
 CARTPOLE: dict[str, Any] = {"steps": 200_000, "backend": "serial"}
-CAGE2: dict[str, Any] = {"steps": 1_000_000}
+CAGE2: dict[str, Any] = {"steps": 600_000}
 # From nothing, with credit from rebuilt days and prices by insertion: the cheapest way that learns (docs/rides.md).
 RIDES: dict[str, Any] = {
     "env_kwargs": '{"start": "none", "futures": 0, "prices": "insertion", "credit": "rebuilt", "background": false, '
@@ -56,12 +56,12 @@ RIDES: dict[str, Any] = {
 PARTS = (
     Part("cartpole", "CartPole-v1", environments(64, 256), 10, CARTPOLE, threshold=475.0),
     Part("cage2", "cage2", environments(64, 256), 5, CAGE2, held_out=200),
-    Part("rides", "rides", environments(64, 256), 10, RIDES, held_out=450),
+    Part("rides", "rides", environments(64, 256), 10, RIDES, held_out=225),
     Part("cartpole-curve", "CartPole-v1", environments(16, 1_024), 10, CARTPOLE, threshold=475.0),
     Part("cage2-curve", "cage2", environments(16, 1_024), 5, CAGE2, held_out=200),
-    Part("rides-auto", "rides", environments(64, auto=True), 10, RIDES, held_out=450),
+    Part("rides-auto", "rides", environments(64, auto=True), 10, RIDES, held_out=225),
     Part("cartpole-auto", "CartPole-v1", environments(64, 256, auto=True), 10, CARTPOLE, threshold=475.0),
-    Part("rides-curve", "rides", environments(16, 1_024), 5, RIDES, held_out=450),
+    Part("rides-curve", "rides", environments(16, 1_024), 5, RIDES, held_out=225),
     Part("cage2-auto", "cage2", environments(64, 256, auto=True), 5, CAGE2, held_out=200),
 )
 BY_NAME = {part.name: part for part in PARTS}
