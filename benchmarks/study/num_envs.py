@@ -1,8 +1,8 @@
 """64 environments against 256, with 16 and 1,024 as a curve: CartPole-v1, cage2 and rides, judged by shoal compare.
 
 Each part (arms.py) is a comparison in the work folder, trained seed by seed; it goes on where it was stopped, and what
-is over is stored with every seed's figures and learning curve. Trainings take one thread each. The machine may be shared:
-seconds are CPU-seconds of the training, which other work hardly changes.
+is over is stored with every seed's figures and learning curve. Trainings take one thread each. The machine may be
+shared: seconds are CPU-seconds of the training, which other work hardly changes.
 
     python -m benchmarks.study.num_envs [--parts NAME ...] [--work DIR] [--store]
 """

@@ -15,6 +15,7 @@ from shoal.runs.checkpoint import CheckpointError
 from shoal.runs.console import Console
 from shoal.runs.folder import Run
 from shoal.runs.progress import remark
+from shoal.runs.spent import spent
 from shoal.runs.trackers import Tracker, make_trackers
 from shoal.runs.words import explain
 from shoal.stopping import Budget
@@ -46,6 +47,7 @@ class Journal(Callback):
         self._states: list[tuple[str, dict[str, Any]]] = []  # what callbacks must remember, as of the last mark
         self._faults_noted = self._messages_shown = 0
         self._epoch_start = time.perf_counter()
+        self._save_s = 0.0  # since the last row
 
     def open(self, learner: Learner) -> None:
         """Start the trackers and the clock; `learner` may be a resumed one."""
@@ -80,14 +82,20 @@ class Journal(Callback):
             **metrics,
             "time/steps_per_s": self.budget.update.steps_per_epoch / (now - self._epoch_start),
             "time/collect_s": learner.collect_s,
+            "time/environment_s": learner.collector.environment_s,
+            "time/acting_s": learner.collect_s - learner.collector.environment_s,
+            "time/estimate_s": learner.estimate_s,
+            "time/save_s": self._save_s,
             "time/elapsed_s": learner.elapsed_s,
             "time/cpu_s": time.process_time() - self._cpu_start,
             "time/eta_s": self.budget.length.eta_s(learner),
         }
         self._epoch_start = now
         self._look_after_folder(learner)
+        self._save_s, start = 0.0, time.perf_counter()
         for tracker in self.trackers:
             tracker.log(row)
+        self._save_s = time.perf_counter() - start
         for text in (news := learner.parts.messages)[self._messages_shown :]:
             self.console.message(text)
         self._messages_shown = len(news)
@@ -103,6 +111,7 @@ class Journal(Callback):
         epoch = learner.marked_epoch
         if epoch == self.saved_epoch:
             return
+        start = time.perf_counter()
         try:
             tensors, meta = learner.state()
             meta |= {"callbacks": self._states} if self._states else {}
@@ -112,6 +121,8 @@ class Journal(Callback):
             self.tell(f"checkpoint of epoch {epoch} FAILED: {error}", event="save failed")
             if last or self.config.run.on_save_error == "fail":
                 raise
+        finally:
+            self._save_s += time.perf_counter() - start
 
     def restore(self, training: Training, *, reshard: bool) -> None:
         """Continue from the newest checkpoint that is whole; say loudly what was passed over."""
@@ -159,9 +170,10 @@ class Journal(Callback):
                 self.console.message(f"events.jsonl misses notes from here, the training goes on: {explain(error)}")
 
     def finish(self, status: str, reason: str, learner: Learner) -> None:
-        """Write down how the run ended."""
+        """Write down how the run ended, and where its time went."""
         self._look_after_folder(learner)
         try:
+            self.run.write_time(spent(self.run.metrics(), self._save_s))
             self.run.set_status(status, reason)
         except OSError as error:
             self.console.message(f"the end of the run could not be written down: {explain(error)}")

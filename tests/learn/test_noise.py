@@ -87,17 +87,20 @@ def test_it_agrees_with_the_variance_over_1000_independent_batches(monkeypatch) 
     still = {"learning_rate": 1e-30, "minibatch_size": 10**6, "update_epochs": 1}
     learner, looks, gradients = learner_of(Moods(32, 5), **still), [], []
     monkeypatch.setattr(learner.meter, "due", lambda passes, steps: len(looks) < 300)
-    for _ in range(1000):
+    for number in range(1000):
         batch = learner.estimate(learner.collect())
         gradients.append(gradient(learner, batch))
-        looks.append(learner.update(batch, 0.0))
+        if number < 300:
+            looks.append(learner.update(batch, 0.0))
+        else:
+            learner.collector.carry_over()
     found = np.array(gradients)
     variance = 32 * found.var(0, ddof=1).sum()
     signal = (found.mean(0) ** 2).sum() - variance / 32 / 1000
     seen = [np.mean([look[f"noise/{part}"] for look in looks[:300]]) for part in ("variance", "signal")]
     assert seen[0] == pytest.approx(variance, rel=0.15)
     assert seen[0] / seen[1] == pytest.approx(variance / signal, rel=0.15)
-    assert 10 < variance / signal < 1000  # of moods, far more than one environment, and within sight
+    assert 3 < variance / signal < 100
 
 
 def kept(learner: Learner) -> dict[str, np.ndarray]:
@@ -158,10 +161,8 @@ def test_it_changes_nothing_that_is_learned(case) -> None:
         for _ in range(4):
             metrics |= learner.update(learner.estimate(learner.collect()), 0.0)
         found.append(kept(learner))
-        assert ("noise/scale" in metrics) is on
-        if on:
-            assert metrics["noise/variance"] > 0
-            assert metrics["noise/scale"] > 0
+        assert ("noise/variance" in metrics) is on
+        assert not on or metrics["noise/variance"] > 0
     assert found[0].keys() == found[1].keys()
     for name, array in found[0].items():
         assert np.array_equal(array, found[1][name], equal_nan=True), name
@@ -192,11 +193,11 @@ def test_rows_and_environments_that_were_left_out() -> None:
     assert meter.scale()["noise/scale"] == pytest.approx(told["noise/variance"] / told["noise/signal"])
 
 
-def test_without_a_signal_the_scale_is_infinite() -> None:
+def test_without_a_signal_there_is_no_scale() -> None:
     """Gradients that cancel out: no number of environments in sight would be enough."""
     meter = NoiseMeter(4)
     meter.look(torch.arange(4), lambda rows: torch.tensor([(-1.0) ** int(rows[0])]))
-    assert meter.scale() == {"noise/scale": float("inf")}
+    assert meter.scale() == {}
 
 
 def test_it_looks_as_often_as_its_share_of_the_update_allows() -> None:
@@ -231,7 +232,6 @@ def test_a_run_shows_it_and_resumes_to_the_same_figures(tmp_path) -> None:
     rows = [Run.open(name, tmp_path).metrics() for name in ("whole", "parts")]
     figures = [[{k: v for k, v in row.items() if k.startswith("noise/")} for row in one] for one in rows]
     assert figures[0] == figures[1]
-    assert all("noise/scale" in row for row in figures[0])
     assert "noise/variance" in figures[0][0]
     assert "noise scale" in stream.getvalue()
     assert "noise scale" in (tmp_path / "whole" / "report.html").read_text()

@@ -78,7 +78,7 @@ class Learner:
         self._credit: dict[str, float] = {}  # figures of this rollout's
         self._scale_is_new = False  # the statistics have taken in this rollout, the first, before its update
         self.seed_scheme = SCHEME
-        self.collect_s = 0.0
+        self.collect_s = self.estimate_s = 0.0
         self.elapsed_s = 0.0
 
     # -- one epoch -----------------------------------------------------------------------------
@@ -102,8 +102,13 @@ class Learner:
 
         None while the rollout is not complete (`update_interval` above 1). A batch holds until the next one is made.
         """
-        if self.epoch % self.config.ppo.update_interval:
-            return None
+        start = time.perf_counter()
+        whole = self.epoch % self.config.ppo.update_interval == 0
+        batch = self._estimated(rollout) if whole else None
+        self.estimate_s = time.perf_counter() - start
+        return batch
+
+    def _estimated(self, rollout: Rollout) -> Batch:
         self._check_finite(rollout)
         agent, steps, num_envs = self.agent, rollout.steps, rollout.num_envs
         self._scale_is_new = agent.moments is not None and agent.moments.count == 0

@@ -1,10 +1,10 @@
 """How noisy the policy's gradient is, in environments: how many are worth having now.
 
 The unit is an environment, never a transition: the steps of one environment tell of each other. Let g be what one
-environment adds to the policy's gradient, with mean G and covariance C. The mean over N environments is off by tr(C) / N,
-so at tr(C) / |G|^2 environments, the noise scale, noise and signal are alike (McCandlish et al. 2018, "An empirical
-model of large-batch training", with environments in place of samples). Far below it, twice the environments halve the
-noise; far above, they add little.
+environment adds to the policy's gradient, with mean G and covariance C. The mean over N environments has a squared
+error of tr(C) / N, so at tr(C) / |G|^2 environments, the noise scale, noise and signal are alike (McCandlish et al.
+2018, "An empirical model of large-batch training", with environments in place of samples). Far below it, twice the
+environments halve the noise; far above, they add little.
 
 Both parts are estimated from groups of environments, before the update has moved the policy. For the gradients of two
 groups of b environments, g1 . g2 has mean |G|^2, and b |g1 - g2|^2 / 2 has mean tr(C).
@@ -12,7 +12,6 @@ groups of b environments, g1 . g2 has mean |G|^2, and b |g1 - g2|^2 / 2 has mean
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -46,7 +45,7 @@ class NoiseMeter:
         return self._groups >= 2 and (self._looks == 0 or self._since >= max(rows, calls))
 
     def look(self, environments: Tensor, gradient: Callable[[Tensor], Tensor]) -> dict[str, float]:
-        """Figures of a batch, whose row i is of `environments[i]`. `gradient(rows)` is the mean gradient of these rows."""
+        """Figures of a batch. Row i is of `environments[i]`; `gradient(rows)` is the mean gradient of these rows."""
         size = self._seen // self._groups
         first = self._looks * size * self._groups  # environments take turns
         turns = (first + np.arange(size * self._groups)) % self.num_envs
@@ -71,11 +70,9 @@ class NoiseMeter:
         return {"noise/variance": float(parts[0]), "noise/signal": float(parts[1])}
 
     def scale(self) -> dict[str, float]:
-        """The noise scale over the last looks; infinite where no signal was seen above the noise."""
-        if self._looks == 0 or not self._sums[0] > 0:
-            return {}
+        """The noise scale over the last looks; none where no signal was seen above the noise."""
         variance, signal = self._sums
-        return {"noise/scale": float(variance / signal) if signal > 0 else math.inf}
+        return {"noise/scale": float(variance / signal)} if variance > 0 and signal > 0 else {}
 
     def state(self) -> dict[str, Array]:
         """All that a resumed run needs to go on with the same figures."""

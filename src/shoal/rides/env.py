@@ -6,6 +6,7 @@ The rewards of a day add up exactly to the day's saving against the same day wit
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -89,6 +90,7 @@ class RidesVectorEnv(TrainingEnv):
         self._ended: list[dict[str, Array]] = []  # figures of days ended since the last report
         self._days_learned_at = 0
         self._days_ended = 0
+        self._oracle_s = 0.0  # since the last report: planning, prices, futures
         self._in_training = False
         self._learned: dict[str, float] = {}  # figures of the model's last training
 
@@ -137,7 +139,9 @@ class RidesVectorEnv(TrainingEnv):
             self._unseen.append(answers_to(bookings, offers, accepted))
         if self._coach is not None:
             self._coach.note(bookings, self.menu.p_accept, offers)
+        start = time.perf_counter()
         bookings.put(offers, accepted, self.options.iterations)
+        self._oracle_s += time.perf_counter() - start
         saved_s = bookings.base_cost_s() - bookings.cost_s() - before_s
         patience, refusal = self.options.burden_rates
         burden = np.where(accepted, patience * OFFER_MIN[offers], refusal)
@@ -162,7 +166,8 @@ class RidesVectorEnv(TrainingEnv):
         self.progress = progress
         metrics: dict[str, Any] = figures_of(self._ended, self.options.customers)
         self._ended.clear()
-        metrics |= self.oracle.figures()
+        metrics |= self.oracle.figures() | {"time/oracle_s": self._oracle_s}
+        self._oracle_s = 0.0
         if self._coach is not None and "rides/net_min" in metrics:
             self._coach.watch(metrics["rides/net_min"], metrics["rides/agreed_min"])
         if self.options.knowledge != "learned":
@@ -299,6 +304,7 @@ class RidesVectorEnv(TrainingEnv):
         """Price the current requests (by `prices` if given, else the options') and write down what the agent sees."""
         bookings, options = self.bookings, self.options
         request = bookings.now(bookings.requests)
+        start = time.perf_counter()
         if (prices or options.prices) == "pooled":
             keys = mix(bookings.step_keys())
             going_on = bookings.t < bookings.customers  # after a day's last request there is nothing to price
@@ -308,10 +314,13 @@ class RidesVectorEnv(TrainingEnv):
             extra_s = total_s - bookings.plans.cost_s[:, None]
         else:
             extra_s, status = self.oracle.insertion_menu(bookings.plans, request, options.offer_effect)
+        self._oracle_s += time.perf_counter() - start
         self.menu = make_menu(bookings, extra_s, status, self._p_accept())
         obs = observe(bookings, self.days, self.menu)
         value_min = None if self.lookahead is None else self.lookahead.values(obs)
+        start = time.perf_counter()
         future_min = future_values(self, options.futures) if options.futures else None
+        self._oracle_s += time.perf_counter() - start
         anticipate(obs, self.menu, value_min, future_min, options.burden_rates)
         free = self._ignores_mask()
         obs["bias"] = np.zeros((self.num_envs, NUM_OFFERS), np.float32)
