@@ -118,7 +118,8 @@ class RidesVectorEnv(TrainingEnv):
             self._seeds = seeds
             self._episode[chosen] = 0
         self._begin(np.flatnonzero(chosen))
-        return self.look(), {}
+        seen, self._oracle_s = self.look(), 0.0  # no step's time
+        return seen, {}
 
     def step(self, actions: Any) -> tuple[dict[str, Array], Array, Array, Array, dict[str, Any]]:
         """Make one offer in every environment and hear the answers."""
@@ -248,6 +249,7 @@ class RidesVectorEnv(TrainingEnv):
         self._unseen = [unseen.copy()] if len(unseen) else []
         self._ended.clear()
         self.look()
+        self._oracle_s = 0.0
         return []
 
     # -- inside ------------------------------------------------------------------------------------
