@@ -9,6 +9,7 @@ from typing import Any, TextIO
 
 from shoal.callbacks import Callback, Callbacks, Training
 from shoal.config import TrainConfig, to_dict
+from shoal.core.machine import Stopwatch
 from shoal.learn.learner import Learner
 from shoal.runs import checkpoint
 from shoal.runs.checkpoint import CheckpointError
@@ -47,7 +48,7 @@ class Journal(Callback):
         self._states: list[tuple[str, dict[str, Any]]] = []  # what callbacks must remember, as of the last mark
         self._faults_noted = self._messages_shown = 0
         self._epoch_start = time.perf_counter()
-        self._save_s = 0.0  # since the last row
+        self._saving = Stopwatch()  # since the last row
 
     def open(self, learner: Learner) -> None:
         """Start the trackers and the clock; `learner` may be a resumed one."""
@@ -77,25 +78,25 @@ class Journal(Callback):
         """One row for the epoch that just ended."""
         now = time.perf_counter()
         learner.elapsed_s = now - self._start
+        collect_s, environment_s = learner.collecting.take(), learner.collector.waiting.take()
         row = {
             **learner.progress_row(),
             **metrics,
             "time/steps_per_s": self.budget.update.steps_per_epoch / (now - self._epoch_start),
-            "time/collect_s": learner.collect_s,
-            "time/environment_s": learner.collector.environment_s,
-            "time/acting_s": learner.collect_s - learner.collector.environment_s,
-            "time/estimate_s": learner.estimate_s,
-            "time/save_s": self._save_s,
+            "time/collect_s": collect_s,
+            "time/environment_s": environment_s,
+            "time/acting_s": collect_s - environment_s,
+            "time/estimate_s": learner.estimating.take(),
+            "time/save_s": self._saving.take(),
             "time/elapsed_s": learner.elapsed_s,
             "time/cpu_s": time.process_time() - self._cpu_start,
             "time/eta_s": self.budget.length.eta_s(learner),
         }
         self._epoch_start = now
         self._look_after_folder(learner)
-        self._save_s, start = 0.0, time.perf_counter()
-        for tracker in self.trackers:
-            tracker.log(row)
-        self._save_s = time.perf_counter() - start
+        with self._saving:
+            for tracker in self.trackers:
+                tracker.log(row)
         for text in (news := learner.parts.messages)[self._messages_shown :]:
             self.console.message(text)
         self._messages_shown = len(news)
@@ -111,18 +112,16 @@ class Journal(Callback):
         epoch = learner.marked_epoch
         if epoch == self.saved_epoch:
             return
-        start = time.perf_counter()
         try:
-            tensors, meta = learner.state()
-            meta |= {"callbacks": self._states} if self._states else {}
-            checkpoint.save(self.run.checkpoints, epoch, tensors, meta, keep=self.config.run.keep)
+            with self._saving:
+                tensors, meta = learner.state()
+                meta |= {"callbacks": self._states} if self._states else {}
+                checkpoint.save(self.run.checkpoints, epoch, tensors, meta, keep=self.config.run.keep)
             self.saved_epoch = epoch
         except CheckpointError as error:
             self.tell(f"checkpoint of epoch {epoch} FAILED: {error}", event="save failed")
             if last or self.config.run.on_save_error == "fail":
                 raise
-        finally:
-            self._save_s += time.perf_counter() - start
 
     def restore(self, training: Training, *, reshard: bool) -> None:
         """Continue from the newest checkpoint that is whole; say loudly what was passed over."""
@@ -173,7 +172,7 @@ class Journal(Callback):
         """Write down how the run ended, and where its time went."""
         self._look_after_folder(learner)
         try:
-            self.run.write_time(spent(self.run.metrics(), self._save_s))
+            self.run.write_time(spent(self.run.metrics(), self._saving.take()))
             self.run.set_status(status, reason)
         except OSError as error:
             self.console.message(f"the end of the run could not be written down: {explain(error)}")

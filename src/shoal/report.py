@@ -39,6 +39,7 @@ def write_report(run: str | Path | Run, *, runs_dir: str | Path = "runs") -> Pat
     rows = folder.metrics()
     pictures = _pictures(rows, config)
     if pictures:
+        folder.figures.mkdir(exist_ok=True)  # a copy of the run may lack it: git, for one, keeps no empty folder
         replace_atomically(folder.figures / "curves.svg", _side_by_side(pictures).encode())
     path = folder.path / "report.html"
     replace_atomically(path, _page(folder, rows, pictures).encode())

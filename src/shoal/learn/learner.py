@@ -17,6 +17,7 @@ from torch import nn
 from shoal.config import TrainConfig
 from shoal.core.arrays import Array
 from shoal.core.errors import NotFinite, OutOfRange
+from shoal.core.machine import Stopwatch
 from shoal.core.protocols import parts_of
 from shoal.core.seeds import SCHEME, Stream, sequence
 from shoal.core.spaces import space_from_data, space_to_data
@@ -78,7 +79,7 @@ class Learner:
         self._credit: dict[str, float] = {}  # figures of this rollout's
         self._scale_is_new = False  # the statistics have taken in this rollout, the first, before its update
         self.seed_scheme = SCHEME
-        self.collect_s = self.estimate_s = 0.0
+        self.collecting, self.estimating = Stopwatch(), Stopwatch()
         self.elapsed_s = 0.0
 
     # -- one epoch -----------------------------------------------------------------------------
@@ -87,10 +88,9 @@ class Learner:
         """One rollout of all environments: one epoch."""
         interval, length = self.config.ppo.update_interval, self.config.ppo.rollout_steps
         segment = self.epoch % interval
-        start = time.perf_counter()
-        self.agent.begin_acting()
-        rollout = self.collector.collect(segment)
-        self.collect_s = time.perf_counter() - start
+        with self.collecting:
+            self.agent.begin_acting()
+            rollout = self.collector.collect(segment)
         self.episodes_in_epoch = self.tracker.observe(rollout, segment * length, (segment + 1) * length)
         self.epoch += 1
         self.steps += length * self.env.num_envs
@@ -102,11 +102,8 @@ class Learner:
 
         None while the rollout is not complete (`update_interval` above 1). A batch holds until the next one is made.
         """
-        start = time.perf_counter()
-        whole = self.epoch % self.config.ppo.update_interval == 0
-        batch = self._estimated(rollout) if whole else None
-        self.estimate_s = time.perf_counter() - start
-        return batch
+        with self.estimating:
+            return None if self.epoch % self.config.ppo.update_interval else self._estimated(rollout)
 
     def _estimated(self, rollout: Rollout) -> Batch:
         self._check_finite(rollout)
@@ -118,7 +115,7 @@ class Learner:
         valid = rollout.valid.ravel()
         features, values = agent.encode_and_value(flat, valid)
         values = values.reshape(steps + 1, num_envs)
-        rewards = rollout.rewards
+        rewards = np.sign(rollout.rewards) if self.config.ppo.clip_rewards else rollout.rewards
         if self.reward_scale is not None:
             rewards = self.reward_scale.scale(rewards, rollout.ended, rollout.valid)
         after = next_values(values, rollout.terminated, rollout.truncated, self._final_values(rollout))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 
 from shoal.core.arrays import Array
+from shoal.core.machine import Stopwatch
 from shoal.core.protocols import parts_of
 from shoal.learn.distributions import ActionKind
 from shoal.learn.encoders import Features, check_masks
@@ -83,7 +83,7 @@ class Collector:
         shape = (kind.num_noise,) if kind.num_masks == 0 else tuple(space.shape or ())
         self.rollout = Rollout(steps * segments, stepper, kind, shape)
         self.slices = list(parts_of(env).slices) or [slice(0, env.num_envs)]
-        self.environment_s = 0.0  # of this segment: spent in the environments' calls
+        self.waiting = Stopwatch()  # for the environments
         self._episode_row = np.zeros(env.num_envs, np.int64)  # rollout row at which each present episode began
 
     def first(self, observations: list[Array]) -> None:
@@ -99,7 +99,6 @@ class Collector:
     def collect(self, segment: int) -> Rollout:
         """Fill rows of the given segment of the rollout; segment 0 begins a new one."""
         rollout = self.rollout
-        self.environment_s = 0.0
         first = segment * self.segment_steps
         if segment == 0:
             rollout.finals.clear()
@@ -112,9 +111,8 @@ class Collector:
                 self._stop_if_asked()
                 actions = self._choose(t, slice(0, rollout.num_envs), noise[t - first])
                 rows = [array[t + 1] for array in rollout.observations]
-                start = time.perf_counter()
-                outcome = self.stepper.step(actions, rows)
-                self.environment_s += time.perf_counter() - start
+                with self.waiting:
+                    outcome = self.stepper.step(actions, rows)
                 self._keep(t, slice(0, rollout.num_envs), outcome)
         else:
             self._collect_slices(first, noise)
@@ -135,13 +133,13 @@ class Collector:
             env.send(part, self._choose(first, self.slices[part], noise[0, self.slices[part]]))
         while queue:
             self._stop_if_asked()
-            start = time.perf_counter()
-            part = env.ready(list(queue))[0] if env.by_readiness else queue[0]
+            with self.waiting:
+                part = env.ready(list(queue))[0] if env.by_readiness else queue[0]
             queue.remove(part)
             t, rows = clock[part], self.slices[part]
             out = self.features.layout.assemble([array[t + 1, rows] for array in self.rollout.observations])
-            outcome = self.stepper.outcome(env.recv(part, out=out), rows)
-            self.environment_s += time.perf_counter() - start
+            with self.waiting:
+                outcome = self.stepper.outcome(env.recv(part, out=out), rows)
             self._keep(t, rows, outcome)
             clock[part] = t + 1
             if t + 1 < last:
