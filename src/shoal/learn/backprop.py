@@ -220,4 +220,4 @@ class Known:
             weight.grad = gradient if weight.grad is None else weight.grad + gradient
         for term in self.terms:
             if term.requires_grad:
-                term.backward()
+                torch.autograd.backward(term)

@@ -32,12 +32,13 @@ class Batch:
     targets: Tensor  # float32[B], value targets
     values: Tensor  # float32[B], value estimates when the data was collected
     every: AllActions | None = None  # where the environment gave credit: the policy learns from this alone
+    environments: Tensor | None = None  # int64[B], on the CPU: whose each row is
 
     def __len__(self) -> int:
         return len(self.features)
 
     def pick(self, rows: Tensor) -> Batch:
-        """The transitions of a minibatch: int64 rows."""
+        """The transitions of a minibatch, int64 rows; not whose they are."""
         return Batch(
             self.features.index_select(0, rows),
             None if self.masks is None else self.masks.index_select(0, rows),

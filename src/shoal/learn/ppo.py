@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -16,6 +18,7 @@ from shoal.learn.backprop import loss_of
 from shoal.learn.distributions import ActionKind
 from shoal.learn.losses import Batch, Recipe
 from shoal.learn.networks import PolicyAndValue
+from shoal.learn.noise import NoiseMeter
 
 MAX_SKIPPED_IN_A_ROW = 10
 
@@ -54,8 +57,10 @@ def normalised(advantages: Tensor) -> tuple[Tensor, bool]:
 class PPO:
     """A network, its optimiser (which lives as long as the run) and the update."""
 
-    def __init__(self, network: PolicyAndValue, kind: ActionKind, config: PPOConfig) -> None:
-        self.network, self.kind, self.config = network, kind, config
+    def __init__(
+        self, network: PolicyAndValue, kind: ActionKind, config: PPOConfig, meter: NoiseMeter | None = None
+    ) -> None:
+        self.network, self.kind, self.config, self.meter = network, kind, config, meter
         self.terms: list[tuple[str, LossTerm]] = []  # added to the loss wherever the policy learns; names for figures
         self.parameters = [p for p in network.parameters() if p.requires_grad]
         self.optimiser = torch.optim.Adam(
@@ -84,6 +89,7 @@ class PPO:
         self.skipped = self.stopped = 0
         before = [p.detach().clone() for p in self.parameters], self.state()
         self._loss_of = loss_of(self.network)
+        noise = self._noise(batch)
         self.network.train()
         try:
             if config.policy_epochs is None and config.value_epochs is None:
@@ -100,6 +106,7 @@ class PPO:
         explained = 1 - (batch.targets - batch.values).var(correction=0) / variance if variance > 0 else math.nan
         return {
             **metrics,
+            **noise,
             "value/explained_variance": float(explained),
             "optim/learning_rate": rate,
             "optim/clip": self.clip,
@@ -110,6 +117,29 @@ class PPO:
             "guard/restored_updates": int(restored),
             "guard/flat_advantages": int(skipped_normalisation),
         }
+
+    def _noise(self, batch: Batch) -> dict[str, float]:
+        """Figures of the gradient's noise, while the policy is still the one that acted."""
+        if self.meter is None or batch.environments is None:
+            return {}
+        passes = self.config.policy_epochs or self.config.update_epochs
+        steps = passes * -(-len(batch) // chosen(self.config.minibatch_size))
+        if not self.meter.due(passes, steps):
+            return self.meter.scale()
+        start = time.perf_counter()
+        with torch.random.fork_rng(devices=[]):  # a network that draws random numbers draws the same ones afterwards
+            seen = self.meter.look(batch.environments, partial(self._policy_gradient, batch))
+        return {**seen, **self.meter.scale(), "time/noise_s": time.perf_counter() - start}
+
+    def _policy_gradient(self, batch: Batch, rows: Tensor) -> Tensor:
+        """Of the policy's loss alone, on these rows; nothing is left behind."""
+        recipe = Recipe(self.clip, None, self.entropy_coef, value=False)
+        self.optimiser.zero_grad(set_to_none=True)
+        loss, _ = self._loss_of(self.network, self.kind, batch.pick(rows.to(batch.features.device)), recipe)
+        loss.backward()
+        parts = [(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in self.parameters]
+        self.optimiser.zero_grad(set_to_none=True)
+        return torch.cat(parts)
 
     def _passes(self, batch: Batch, epochs: int, shuffle: torch.Generator, *, policy: bool, value: bool) -> None:
         weight = self.config.value_coef if policy else 1.0
@@ -134,7 +164,7 @@ class PPO:
                 loss = loss + more
                 told[f"loss/{name}"] = more.detach() + told.get(f"loss/{name}", 0.0)
         self._note(told)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         grads = [p.grad for p in self.parameters if p.grad is not None]
         norm = torch.linalg.vector_norm(torch.cat([grad.flatten() for grad in grads]))
         size = float(norm + 0 * loss.detach())  # a clamp can hide a NaN loss from the gradient
