@@ -72,10 +72,15 @@ class Batch:
         """bool[B, C]."""
         return torch.arange(self.customers, device=self.zone.device) < self.count[:, None]
 
-    def rows(self, low: int, high: int) -> Batch:
+    def rows(self, some: slice | Tensor) -> Batch:
         """Some of the days."""
         parts = (self.zone, self.opens, self.closes, self.load, self.count)
-        return Batch(self.city, *(part[low:high] for part in parts))
+        return Batch(self.city, *(part[some] for part in parts))
+
+    def repeated(self, times: int) -> Batch:
+        """Every day so many times, one after the other."""
+        parts = (self.zone, self.opens, self.closes, self.load, self.count)
+        return Batch(self.city, *(part.repeat_interleave(times, 0) for part in parts))
 
 
 def make_batch(city: City, requests: Array, count: Array) -> Batch:
@@ -257,9 +262,14 @@ class Fleet:
         for table, old, new in zip(tables, before, after, strict=True):
             table[day, vehicle] = torch.where(active[:, None], new, old)
 
-    def routes(self) -> tuple[Array, Array]:
-        """(stops int16[B, V, 2C], lengths int16[B, V]), as `Plans` has them."""
-        node = self.node[:, :, :-1].cpu().numpy()
+    def cost_s(self) -> Tensor:
+        """int64[B], travel of the routes."""
+        zone = self.batch.zone.gather(1, self.node.flatten(1)).view(self.node.shape)
+        return self.city.leg_s(zone[:, :, :-1], zone[:, :, 1:]).to(torch.int64).sum((1, 2))
+
+    def routes(self, some: slice | Tensor = slice(None)) -> tuple[Array, Array]:
+        """(stops int16[B, V, 2C], lengths int16[B, V]) of some of the days, as `Plans` has them."""
+        node = self.node[some][:, :, :-1].cpu().numpy()
         lengths = (node != self.depot).sum(2)
         column = np.arange(2 * self.batch.customers)
         source = np.minimum(node.shape[2] - lengths[:, :, None] + column, node.shape[2] - 1)

@@ -19,7 +19,7 @@ from shoal.rides.routing.neural.fleet import GAPS, NOWHERE, Batch, Fleet, Places
 
 FAR_S = 1200.0  # seconds are divided by this
 NODE_FEATURES, LINK_FEATURES, PLACE_FEATURES = 20, 10, 25
-OFFERED = 16  # places of a request that are scored
+OFFERED = 12  # places of a request that are scored
 _LOGIT_NOWHERE = -1e9
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shoal.core.arrays import Array
+from shoal.rides.routing.neural.decoding import GREEDY, Decoding
 from shoal.rides.routing.neural.network import RoutingNetwork
 from shoal.rides.routing.neural.router import Routed, Router
 from shoal.rides.routing.oracle import ESCALATE, RoutingOracle
@@ -30,8 +31,10 @@ class NeuralOracle(RoutingOracle):
         threads: int = 1,
         batch: int | str = "auto",
         device: str = "cpu",
+        decoding: Decoding = GREEDY,
     ) -> None:
         super().__init__(problem, threads)
+        self.decoding = decoding
         self.router = Router(network, problem, chunk=batch, device=device)
         self.days = self.taken = self.fell_back = 0  # routed, decoded plans that were kept, and days not finished
 
@@ -89,7 +92,11 @@ class NeuralOracle(RoutingOracle):
         (routes of N * K days, in which requests have other numbers; those numbers int64[N * K, C], -1 for nobody).
         """
         days = [_days_with(plans, more, active) for plans, more, active in asked]
-        routed = self.router.route(np.concatenate([one[0] for one in days]), np.concatenate([one[1] for one in days]))
+        routed = self.router.route(
+            np.concatenate([one[0] for one in days]),
+            np.concatenate([one[1] for one in days]),
+            **self.decoding._asdict(),
+        )
         parts, at = [], 0
         for requests, _, slots in days:
             rows = slice(at, at + len(requests))
