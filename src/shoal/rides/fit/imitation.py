@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -134,9 +133,16 @@ class Imitation:
 
     def _make_book(self) -> None:
         book = copybook(self.world, self.seed, self.numbers["books"], BOOK_DAYS)
-        np.savez(self.folder / f"plans-{self.numbers['books']:05}.npz", allow_pickle=False, **_arrays(book))
+        self._keep(book, self.numbers["books"])
         self.books.append(book)
         self.numbers["books"] += 1
+
+    def _file(self, number: int) -> Path:
+        return self.folder / f"plans-{number:05}.npz"
+
+    def _keep(self, book: Copybook, number: int) -> None:
+        names = ("requests", "count", "route", "position")
+        np.savez(self._file(number), allow_pickle=False, **{name: getattr(book, name) for name in names})
 
     def _learn(self, began: float) -> tuple[float, float]:
         """As many days as one book has, several times, drawn from all books; days of like size together."""
@@ -203,10 +209,8 @@ class Imitation:
             parts = {part: tensors[f"optimiser.{part}.{name}"] for part in ("step", "exp_avg", "exp_avg_sq")}
             self.optimiser.state[parameter] = parts
         for number in range(self.numbers["books"]):
-            with np.load(self.folder / f"plans-{number:05}.npz", allow_pickle=False) as file:
+            if not self._file(number).is_file():  # thrown away to save space: it can be made again
+                self._keep(copybook(self.world, self.seed, number, BOOK_DAYS), number)
+            with np.load(self._file(number), allow_pickle=False) as file:
                 self.books.append(Copybook(**{name: file[name] for name in file.files}))
         self.say(f"going on after {self.numbers['steps']:,} steps")
-
-
-def _arrays(book: Copybook) -> dict[str, Any]:
-    return {name: getattr(book, name) for name in ("requests", "count", "route", "position")}

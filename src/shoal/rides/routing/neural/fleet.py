@@ -49,7 +49,8 @@ class City:
 
     def leg_s(self, start: Tensor, end: Tensor) -> Tensor:
         """Travel between zones, int32 of the broadcast shape."""
-        return self.travel_s[start * self.zones + end]
+        at = start * self.zones + end
+        return self.travel_s.index_select(0, at.reshape(-1)).view(at.shape)
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,7 @@ class Fleet:
         self.earliest = torch.full((days, vehicles, width), self.city.open_s, dtype=torch.int32, device=device)
         self.latest = torch.full((days, vehicles, ROWS), self.city.close_s, dtype=torch.int32, device=device)
         self.load = torch.zeros((days, vehicles, width), dtype=torch.int32, device=device)
+        self.stops = torch.zeros((days, vehicles), device=device)  # of each route
         self._pairs = (_PICKUP_GAP.to(device), _DROPOFF_GAP.to(device))
 
     def places(self, request: Tensor, most: int) -> Places:
@@ -231,6 +233,7 @@ class Fleet:
         Days that are not active stay as they are.
         """
         day, batch, city = self.day, self.batch, self.city
+        self.stops[day, vehicle] += 2.0 * active
         before = [table[day, vehicle] for table in (self.node, self.earliest, self.load, self.latest)]
         width = self.node.shape[2]
         before_p, before_d = (width - ROWS + gap_p)[:, None], (width - ROWS + gap_d)[:, None]

@@ -91,7 +91,7 @@ class NeuralOracle(RoutingOracle):
 
         (routes of N * K days, in which requests have other numbers; those numbers int64[N * K, C], -1 for nobody).
         """
-        days = [_days_with(plans, more, active) for plans, more, active in asked]
+        days = [days_with(plans, more, active) for plans, more, active in asked]
         routed = self.router.route(
             np.concatenate([one[0] for one in days]),
             np.concatenate([one[1] for one in days]),
@@ -105,7 +105,7 @@ class NeuralOracle(RoutingOracle):
         return parts
 
 
-def _days_with(plans: Plans, more: Array, active: Array) -> tuple[Array, Array, Array]:
+def days_with(plans: Plans, more: Array, active: Array) -> tuple[Array, Array, Array]:
     """(REQUEST[N * K, C], count, slots): those whom each day serves and one more; slots say who is who."""
     each = more.shape[1]
     requests = np.repeat(plans.requests, each, 0)
