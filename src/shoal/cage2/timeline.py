@@ -50,9 +50,8 @@ def timeline(data: Mapping[str, Any], words: Sequence[str], name: str) -> str:
     tall = bottom + 6 + STRIP
     for step in range(1, steps + 1):
         x = LEFT + COLUMN * (step - 1)
-        out.append(
-            f"<rect class='veil' data-from='0' data-to='{step}' x='{x}' y='0' width='{COLUMN}' height='{tall}'/>"
-        )
+        place = f"x='{x}' y='0' width='{COLUMN}' height='{tall}'"
+        out.append(f"<rect class='veil' data-from='0' data-to='{step}' {place}/>")
         if step % 10 == 0:
             out.append(f"<text x='{x + COLUMN}' y='{tall + 13}' text-anchor='middle'>{step}</text>")
         out.append(f"<rect fill='transparent' data-tip='{text(f'{step}: {words[step - 1]}')}' {place}/>")

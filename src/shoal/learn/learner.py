@@ -111,7 +111,7 @@ class Learner:
         valid = rollout.valid.ravel()
         features, values = agent.encode_and_value(flat, valid)
         values = values.reshape(steps + 1, num_envs)
-        rewards = rollout.rewards
+        rewards = np.sign(rollout.rewards) if self.config.ppo.clip_rewards else rollout.rewards
         if self.reward_scale is not None:
             rewards = self.reward_scale.scale(rewards, rollout.ended, rollout.valid)
         after = next_values(values, rollout.terminated, rollout.truncated, self._final_values(rollout))

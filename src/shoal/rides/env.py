@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -21,7 +22,7 @@ from shoal.core.seeds import SCHEME, Stream, episode_seed
 from shoal.rides.bookings import Bookings
 from shoal.rides.coach import Coach, figures_of
 from shoal.rides.flexibility.model import ANSWER, epsilon_at, hard_mask, soft_bias
-from shoal.rides.knowledge import answers_to, first_flexibility, new_flexibility
+from shoal.rides.knowledge import answers_to, figures_of_types, first_flexibility, new_flexibility
 from shoal.rides.observe import FEATURES_VERSION, Menu, anticipate, make_menu, observation_space, observe
 from shoal.rides.options import RidesOptions
 from shoal.rides.oracles import make_oracle
@@ -182,13 +183,8 @@ class RidesVectorEnv(TrainingEnv):
             else:
                 self._learned = self.flexibility.finish()
         metrics |= self._learned
-        riders = self.days.members
-        guess = self.flexibility.type_probabilities(riders)
-        counts = np.bincount(guess.argmax(1), minlength=4)
-        metrics["flexibility/types"] = "/".join(map(str, counts))
-        metrics["flexibility/type_accuracy"] = float((guess.argmax(1) == self.world.riders.kind[riders]).mean())
-        metrics["flexibility/epsilon"] = epsilon_at(progress, self.options.epsilon)
-        return metrics
+        metrics |= figures_of_types(self.flexibility, self.world, self.days.members)
+        return metrics | {"flexibility/epsilon": epsilon_at(progress, self.options.epsilon)}
 
     def mark(self) -> None:
         """A rollout begins here."""
@@ -198,7 +194,7 @@ class RidesVectorEnv(TrainingEnv):
 
     def credit(self, rollout: Any, policy: Acting) -> Credit | None:
         """What each offer was worth by the end of its day (credit.py)."""
-        return None if self._coach is None else self._coach.credit(rollout.steps)
+        return None if self._coach is None else self._coach.credit(rollout.steps, self, policy)
 
     def examine(self, policy: Acting, epoch: int) -> dict[str, Any]:
         """How well the agent does on a few held-out days (examination.py)."""
@@ -226,6 +222,7 @@ class RidesVectorEnv(TrainingEnv):
             "counters": np.array(counters, np.int64),
             "progress": np.array([self.progress]),
             "unseen": unseen.view(np.uint8).copy(),
+            "p_accept": self.menu.p_accept.copy(),  # as the present observations show it: the model has learned since
         }
 
     def set_state(self, tensors: dict[str, Array]) -> list[int]:
@@ -243,6 +240,8 @@ class RidesVectorEnv(TrainingEnv):
         self._unseen = [unseen.copy()] if len(unseen) else []
         self._ended.clear()
         self.look()
+        if "p_accept" in tensors:  # else saved by an older version
+            self.menu = replace(self.menu, p_accept=tensors["p_accept"].copy())
         return []
 
     # -- inside ------------------------------------------------------------------------------------
