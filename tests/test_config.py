@@ -31,7 +31,8 @@ NOT_NEGATIVE = ["lr_final", "entropy_coef", "value_coef"]
 SHARES = ["gamma", "gae_lambda"]
 CHOICES = ["backend", "slices", "start_method", "on_fault", "lr_schedule", "clip_schedule", "entropy_schedule",
            "activation", "network", "encoder", "device", "on_save_error"]  # fmt: skip
-SWITCHES = ["auto_scale", "normalise_advantages", "normalise_observations", "normalise_rewards", "grey", "clip_rewards"]
+SWITCHES = ["auto_scale", "normalise_advantages", "normalise_observations", "normalise_rewards", "grey", "clip_rewards",
+            "noise_meter"]  # fmt: skip
 TEXTS = ["task", "env_kwargs", "runs_dir", "track", "given"]
 TEXTS += ["wandb_project", "wandb_entity", "wandb_group", "wandb_tags"]
 LISTS_OF_TEXTS = ["imports", "wrappers", "leave_out"]

@@ -9,12 +9,13 @@ from typing import Any
 
 from shoal.config import to_dict
 from shoal.runs import scores
-from shoal.runs.charts import Line, chart, parts_bar
+from shoal.runs.charts import Line, chart
 from shoal.runs.clips import clips
 from shoal.runs.disk import read_json, replace_atomically
 from shoal.runs.folder import Run
 from shoal.runs.meanings import MEANINGS
 from shoal.runs.page import Card, Part, Section, between, number, page, pairs, table, text
+from shoal.runs.spent import bar, spent
 from shoal.tasks import Task, task_or_default
 from shoal.tasks.presets import config_for
 
@@ -28,14 +29,6 @@ _CURVES = (
     ("noise/scale", "gradient noise scale, environments"),
     ("time/steps_per_s", "steps per second"),
 )
-# Where the seconds of an epoch went: parts of the whole, and parts of these parts where a run has measured them.
-_TIMES = (
-    ("time/collect_s", "collecting", (
-        ("time/environment_s", "environments"), ("time/oracle_s", "oracle"), ("time/acting_s", "acting"))),
-    ("time/estimate_s", "estimating", ()),
-    ("time/update_s", "updating", (("time/noise_s", "noise meter"),)),
-    ("time/save_s", "saving", ()),
-)  # fmt: skip
 _MOST_EVENTS = 200
 
 
@@ -89,7 +82,8 @@ def _page(run: Run, rows: list[dict[str, Any]]) -> str:
             Part("Episodes", clips(run, scores.part(kept, scores.HELD_OUT))),
             *_sections(task, run),
             Part("Training", _charts(rows, config)),
-            Part("Where the time went", _times(rows)),
+            Part("Environments", _environments(config, rows)),
+            Part("Where the time went", bar(spent(rows))),
             Part("Faults and events", _events(events)),
             Part("Settings that differ from the defaults", _differences(config)),
             Part("Last epoch", pairs(last, {**MEANINGS, **task.meanings}) if last else "", True),
@@ -208,27 +202,6 @@ def _finite(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
-def _times(rows: list[dict[str, Any]]) -> str:
-    """Seconds in all epochs, as one bar."""
-
-    def total(key: str) -> float:
-        return math.fsum(_finite(row.get(key)) or 0.0 for row in rows)
-
-    parts: list[tuple[str, float]] = []
-    for key, name, inside in _TIMES:
-        fine = [(part, total(inner)) for inner, part in inside]
-        fine = [(part, seconds) for part, seconds in fine if seconds > 0]
-        rest = total(key) - sum(seconds for _, seconds in fine)
-        parts += fine
-        if rest > 0:
-            parts.append((f"{name}, the rest" if fine and name == "collecting" else name, rest))
-    known = sum(seconds for _, seconds in parts)
-    elapsed = (_finite(rows[-1].get("time/elapsed_s")) or 0.0) if rows else 0.0
-    if known and elapsed > known:
-        parts.append(("everything else", elapsed - known))
-    return parts_bar(parts, "s")
-
-
 def _differences(config: dict[str, Any]) -> str:
     """Options that are not as `shoal train TASK` has them, beside what that is."""
     try:
@@ -250,6 +223,32 @@ _NO_SETTINGS = {"name", "runs_dir", "seed", "track", "save_interval", "keep", "t
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
+
+
+def _environments(config: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    """Their number, beside the number at which noise and signal of the gradient are alike."""
+    count = config["vector"].get("num_envs")
+    scales = [row["noise/scale"] for row in rows if row.get("noise/scale") is not None]
+    looked = any("noise/variance" in row for row in rows)
+    if not looked or not isinstance(count, int):
+        return ""
+    if not scales:
+        return (
+            f"<p>This run has <b>{count:,}</b> environments. The noise scale of the policy's gradient is beyond what "
+            "could be measured: many more would still make it clearer.</p>"
+        )
+    scale = float(scales[-1])
+    if scale > 2 * count:
+        says = "more of them would make the gradient clearer, almost in proportion"
+    elif scale < count / 2:
+        says = "more of them would hardly make it clearer; fewer, with more updates, may learn as well"
+    else:
+        says = "twice as many would still help, four times as many little more"
+    return (
+        f"<p>This run has <b>{count:,}</b> environments. At its end the noise scale of the policy's gradient is "
+        f"<b>{text(number(scale, ',.3g'))}</b> environments: so many make noise and signal alike. Of a single update, "
+        f"{says}.</p>"
+    )
 
 
 def _sections(task: Task, run: Run) -> Sequence[Section]:

@@ -43,9 +43,9 @@ def timeline(data: Mapping[str, Any], words: Sequence[str], name: str) -> str:
     for marks, shapes, kind, shift in ((data["blue"], BLUE, "mb", 4.8), (data["red"], RED, "mr", 12.4)):
         for step, host, word, worked in marks:
             if word in shapes:
-                x, y = LEFT + COLUMN * (int(step) - 0.5), TOP + ROW * int(host) + shift
+                at = f"{LEFT + COLUMN * (int(step) - 0.5):g} {TOP + ROW * int(host) + shift:g}"
                 failed = "" if worked else " failed"
-                out.append(f"<path class='{kind}{failed}' transform='translate({x:g} {y:g})' d='{shapes[word]}'/>")
+                out.append(f"<path class='{kind}{failed}' transform='translate({at})' d='{shapes[word]}'/>")
     out += _costs([float(value) for value in data["reward"]], bottom + 6)
     tall = bottom + 6 + STRIP
     for step in range(1, steps + 1):
