@@ -66,10 +66,11 @@ def credit_study(results: Results) -> str:
         seeds = [part for part in parts if part["name"].startswith(f"{arm} seed ")]
         base = [part for part in parts if part["name"] == against]
         own = rows[name.replace("the reference prices", "the own prices")]
-        prices = "reference" if seeds and all(part["reference"] is not None for part in [*seeds, *base]) else "own"
+        prices = "reference" if seeds and all(part["reference"] for part in [*seeds, *base]) else "own"
         differences = [NONE if one.value is None else value_of(one, 2, sign=True) for one in (row, own)]
-        nets = [_listed([statistics.fmean(part[prices]) for part in some], 2) for some in (seeds, base)]
-        by = " (own oracle)" if seeds and prices == "own" else ""
+        days = min((len(part[prices]) for part in [*seeds, *base]), default=0)  # those that all have been priced on
+        nets = [_listed([statistics.fmean(part[prices][:days]) for part in some], 2) for some in (seeds, base)]
+        by = " (own oracle)" if seeds and prices == "own" else f" (first {days} days)" if 2 < days < 900 else ""
         lines.append(
             cells(f"`{arm}`", f"`{against}`", nets[0] + by, nets[1], differences[0], target_of(row), differences[1])
         )
@@ -104,6 +105,35 @@ def orders_kept(results: Results) -> str:
         followers = [number(statistics.fmean(rewards[player]), 2) for player in ("eager", "thrifty")]
         trained = spread(results, rewards["trained"], 2)
         lines.append(cells(red, f"{classes} with {group}", *followers, trained, f"{100 * lowest:.2f} %"))
+    return "\n".join(lines)
+
+
+def routed_days(results: Results) -> str:
+    """neural_oracle: every oracle's distance above the best known by number of requests, and its CPU time a day."""
+    sizes: list[dict[str, Any]] = results.data("neural_oracle")["report"]["sizes"]
+    timed = max(part["requests"] for part in sizes if part["speed"])
+    heads = [f"{part['requests']} requests" for part in sizes]
+    lines = [
+        cells("oracle", *heads, f"CPU time a day of {timed} requests"),
+        "|---|" + "---|" * (len(sizes) + 1),
+    ]
+    for at, first in enumerate(sizes[0]["plans"]):
+        rows = [part["plans"][at] for part in sizes]
+        cpu_ms = next(row["cpu_ms_a_day"] for part, row in zip(sizes, rows, strict=True) if part["requests"] == timed)
+        gaps = [f"{row['gap_percent']:.1f} % ({row['finished_percent']:.0f} %)" for row in rows]
+        lines.append(cells(first["oracle"], *gaps, f"{cpu_ms:.1f} ms"))
+    return "\n".join(lines)
+
+
+def routing_times(results: Results) -> str:
+    """neural_oracle: CPU time of many days planned in one call."""
+    parts: list[dict[str, Any]] = results.data("neural_oracle")["report"]["sizes"]
+    rows = [row for part in parts for row in part["speed"]]
+    batches = list(dict.fromkeys(row["days"] for row in rows))
+    lines = [cells("oracle", *(f"{count:,} days" for count in batches)), "|---|" + "---|" * len(batches)]
+    for oracle in dict.fromkeys(row["oracle"] for row in rows):
+        took = {row["days"]: row["cpu_ms"] for row in rows if row["oracle"] == oracle}
+        lines.append(cells(oracle, *(f"{took[count]:,.0f} ms" for count in batches)))
     return "\n".join(lines)
 
 
@@ -148,5 +178,5 @@ def _mean_of(values: list[float], wanted: int) -> float | None:
 
 
 TABLES: tuple[Callable[..., Any], ...] = (
-    learned_without_options, credit_study, orders_kept, net_gains, around, percent, spread, listed,
+    learned_without_options, credit_study, orders_kept, routed_days, routing_times, net_gains, around, percent, spread, listed,
 )  # fmt: skip

@@ -160,7 +160,7 @@ def predicted(head: PriceHead, city: City, states: States, chosen: Array) -> Ten
     context, offers = (torch.from_numpy(states[name][chosen].astype(np.float32)) for name in ("context", "offers"))
     known = np.stack([states["insertion"][chosen], states["lookahead on insertion"][chosen]], -1)
     found = head(city, states["asked"][chosen], states["count"][chosen], context, offers)
-    return found + torch.from_numpy(known.astype(np.float32))
+    return torch.add(found, torch.from_numpy(known.astype(np.float32)))
 
 
 def measured(given: argparse.Namespace, say: Say) -> dict[str, Any]:
