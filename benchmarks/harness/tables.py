@@ -178,5 +178,6 @@ def _mean_of(values: list[float], wanted: int) -> float | None:
 
 
 TABLES: tuple[Callable[..., Any], ...] = (
-    learned_without_options, credit_study, orders_kept, routed_days, routing_times, net_gains, around, percent, spread, listed,
+    learned_without_options, credit_study, orders_kept, routed_days, routing_times, net_gains, around, percent, spread,
+    listed,
 )  # fmt: skip
