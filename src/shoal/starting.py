@@ -22,6 +22,7 @@ from shoal.tasks.presets import BUDGETS, auto_scaled, config_for, config_without
 from shoal.tasks.saved import parse_env_kwargs
 from shoal.vector.foreign import import_all, modules_of
 from shoal.vector.make import make_probe, make_vec, name_of, probed_cost_s
+from shoal.vector.preprocess import wrappers_of
 
 
 def new_config(task: str | None, config: TrainConfig | None, env: Any, options: dict[str, Any]) -> TrainConfig:
@@ -68,7 +69,7 @@ def _made_of(config: TrainConfig, env: Any) -> dict[str, Any]:
         "env": made,
         "env_kwargs": kwargs,
         "imports": config.imports if env is None else (),
-        "wrappers": config.wrappers,
+        "wrappers": wrappers_of(config),
         "backend": vector.backend,
         "start_method": vector.start_method,
         "step_timeout_s": vector.step_timeout,
@@ -147,7 +148,7 @@ def settle(config: TrainConfig, env: Any, say: Callable[[str], None]) -> TrainCo
 
 def _known_spaces(config: TrainConfig) -> Spaces | None:
     """What a task says of its spaces: then no environment is built here, where one that breaks ends the training."""
-    if config.vector.num_envs == "auto" or config.wrappers:
+    if config.vector.num_envs == "auto" or wrappers_of(config):
         return None
     task = task_or_default(config.task)
     return task.spaces(task.options(parse_env_kwargs(config.env_kwargs)))
