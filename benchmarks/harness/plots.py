@@ -109,13 +109,13 @@ def rides_learning(results: Results) -> str | None:
     parts: list[dict[str, Any]] = results.data("rides_credit")["parts"]
     series, levels = [], {}
     for arm, name in _LEARNING.items():
-        curves = [part["curve"] for part in parts if part["name"].startswith(f"{arm} seed ")]
-        if curves:
+        made = [part for part in parts if part["name"].startswith(f"{arm} seed ") and "curve" in part]
+        if made:
+            curves, levels = [part["curve"] for part in made], made[0]["levels"]
             nets = [[point[2] for point in points] for points in zip(*curves, strict=True)]
             days = [point[0] for point in curves[0]]
             bands = [list(map(of, nets)) for of in (min, statistics.fmean, max)]
             series.append(Series(f"{name} ({len(curves)})", days, *bands))
-            levels = next(part["levels"] for part in parts if part["name"].startswith(f"{arm} seed "))
     return chart(series, levels, "days trained on", "net gain, minutes a day") if series else None
 
 
