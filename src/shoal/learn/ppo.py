@@ -1,33 +1,45 @@
-"""Proximal policy optimisation (Schulman et al. 2017): losses as pure functions, and the update that uses them."""
+"""Proximal policy optimisation (Schulman et al. 2017): the update. Its loss is in `losses.py`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from shoal.config import PPOConfig, ScheduleName, chosen
 from shoal.core.arrays import Array
+<<<<<<< HEAD
 from shoal.core.errors import RankFailed
 from shoal.learn.backprop import way_of
 from shoal.learn.credit import AllActions, Surrogate, surrogate
 from shoal.learn.distributions import ActionKind
 from shoal.learn.team import ALONE, Team
+=======
+from shoal.learn.backprop import loss_of
+from shoal.learn.distributions import ActionKind
+from shoal.learn.losses import Batch, Recipe
+from shoal.learn.networks import PolicyAndValue
+from shoal.learn.noise import NoiseMeter
+>>>>>>> main
 
-MAX_LOG_RATIO = 20.0  # exp(20) is finite in float32 and far outside any clip range
 MAX_SKIPPED_IN_A_ROW = 10
 _OF_POLICY, _OF_VALUE = ("loss/policy", "policy/kl", "policy/clip_share", "policy/entropy"), ("loss/value",)
+
+
+LossTerm = Callable[[PolicyAndValue, Batch], Tensor | None]  # (network, minibatch) -> a number with a graph
 
 
 class Diverged(RuntimeError):
     """Gradients stayed non-finite: training cannot go on from here."""
 
 
+<<<<<<< HEAD
 @dataclass
 class Batch:
     """What an update learns from: B valid transitions on the learner's device."""
@@ -86,6 +98,8 @@ def value_loss(values: Tensor, targets: Tensor, old: Tensor, clip: float | None)
     return 0.5 * error.square().mean(), slope / len(values)
 
 
+=======
+>>>>>>> main
 def schedule(name: ScheduleName, start: float, end: float, progress: float) -> float:
     """A value between `start` (progress 0) and `end` (progress 1).
 
@@ -130,8 +144,16 @@ def _pooled(values: Tensor, team: Team) -> tuple[float, Array, Array]:
 class PPO:
     """A network, its optimiser (which lives as long as the run) and the update."""
 
+<<<<<<< HEAD
     def __init__(self, network: nn.Module, kind: ActionKind, config: PPOConfig, team: Team = ALONE) -> None:
         self.network, self.kind, self.config, self.team = network, kind, config, team
+=======
+    def __init__(
+        self, network: PolicyAndValue, kind: ActionKind, config: PPOConfig, meter: NoiseMeter | None = None
+    ) -> None:
+        self.network, self.kind, self.config, self.meter = network, kind, config, meter
+        self.terms: list[tuple[str, LossTerm]] = []  # added to the loss wherever the policy learns; names for figures
+>>>>>>> main
         self.parameters = [p for p in network.parameters() if p.requires_grad]
         self.optimiser = torch.optim.Adam(
             self.parameters, lr=chosen(config.learning_rate), eps=1e-5, fused=config.device in ("cpu", "cuda")
@@ -158,7 +180,8 @@ class PPO:
         self.counts: dict[str, int] = {}
         self.skipped = self.stopped = 0
         before = [p.detach().clone() for p in self.parameters], self.state()
-        self._begin = way_of(self.network)
+        self._loss_of = loss_of(self.network)
+        noise = self._noise(batch)
         self.network.train()
         try:
             if config.policy_epochs is None and config.value_epochs is None:
@@ -178,6 +201,7 @@ class PPO:
         explained = 1 - _variance(batch.targets - batch.values, self.team) / variance if variance > 0 else math.nan
         return {
             **metrics,
+            **noise,
             "value/explained_variance": float(explained),
             "optim/learning_rate": rate,
             "optim/clip": self.clip,
@@ -189,8 +213,34 @@ class PPO:
             "guard/flat_advantages": int(skipped_normalisation),
         }
 
+    def _noise(self, batch: Batch) -> dict[str, float]:
+        """Figures of the gradient's noise, while the policy is still the one that acted."""
+        if self.meter is None or batch.environments is None:
+            return {}
+        passes = self.config.policy_epochs or self.config.update_epochs
+        steps = passes * -(-len(batch) // chosen(self.config.minibatch_size))
+        if not self.meter.due(passes, steps):
+            return self.meter.scale()
+        start = time.perf_counter()
+        with torch.random.fork_rng(devices=[]):  # a network that draws random numbers draws the same ones afterwards
+            seen = self.meter.look(batch.environments, partial(self._policy_gradient, batch))
+        return {**seen, **self.meter.scale(), "time/noise_s": time.perf_counter() - start}
+
+    def _policy_gradient(self, batch: Batch, rows: Tensor) -> Tensor:
+        """Of the policy's loss alone, on these rows; nothing is left behind."""
+        recipe = Recipe(self.clip, None, self.entropy_coef, value=False)
+        self.optimiser.zero_grad(set_to_none=True)
+        loss, _ = self._loss_of(self.network, self.kind, batch.pick(rows.to(batch.features.device)), recipe)
+        loss.backward()
+        parts = [(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in self.parameters]
+        self.optimiser.zero_grad(set_to_none=True)
+        return torch.cat(parts)
+
     def _passes(self, batch: Batch, epochs: int, shuffle: torch.Generator, *, policy: bool, value: bool) -> None:
+        weight = self.config.value_coef if policy else 1.0
+        recipe = Recipe(self.clip, self.config.value_clip, self.entropy_coef, weight, policy, value)
         for _ in range(epochs):
+<<<<<<< HEAD
             for rows in minibatches(batch.total, chosen(self.config.minibatch_size), shuffle):
                 if not self._step(batch, rows, policy, value):
                     self.stopped += 1
@@ -206,9 +256,31 @@ class PPO:
             self._note({"policy/kl": told["policy/kl"]})
             return False
         self._note(told)
+=======
+            for rows in minibatches(len(batch), chosen(self.config.minibatch_size), shuffle):
+                if not self._step(batch.pick(rows.to(batch.features.device)), recipe):
+                    self.stopped += 1
+                    return
+
+    def _step(self, batch: Batch, recipe: Recipe) -> bool:
+        """One gradient step on one minibatch; False when the KL limit says stop."""
+        config = self.config
+        self.optimiser.zero_grad(set_to_none=True)
+        loss, told = self._loss_of(self.network, self.kind, batch, recipe)
+        kl = told.get("policy/kl")
+        if kl is not None and config.target_kl is not None and not (float(kl) <= config.target_kl):  # NaN stops too
+            self._note({"policy/kl": kl})
+            return False
+        for name, term in self.terms if recipe.policy else ():
+            if (more := term(self.network, batch)) is not None:
+                loss = loss + more
+                told[f"loss/{name}"] = more.detach() + told.get(f"loss/{name}", 0.0)
+        self._note(told)
+        loss.backward()
+>>>>>>> main
         grads = [p.grad for p in self.parameters if p.grad is not None]
         norm = torch.linalg.vector_norm(torch.cat([grad.flatten() for grad in grads]))
-        size = float(norm + 0 * loss)  # a clamp can hide a NaN loss from the gradient
+        size = float(norm + 0 * loss.detach())  # a clamp can hide a NaN loss from the gradient
         if not math.isfinite(size):
             self.skipped += 1
             self.skipped_in_a_row += 1
@@ -225,6 +297,7 @@ class PPO:
         self.optimiser.step()
         return True
 
+<<<<<<< HEAD
     def _differentiate(self, batch: Batch, rows: Tensor, policy: bool, value: bool) -> dict[str, Tensor]:
         """Set the gradients of the loss over these rows; returns its parts."""
         config, pick = self.config, partial(torch.index_select, dim=0, index=rows)
@@ -259,6 +332,8 @@ class PPO:
         loss, slope, kl, clipped = policy_loss(log_probs, batch.log_probs[rows], batch.advantages[rows], self.clip)
         return Surrogate(loss, slopes(slope, -self.entropy_coef / len(rows)), entropies.mean(), kl, clipped)
 
+=======
+>>>>>>> main
     def _note(self, values: dict[str, Tensor]) -> None:
         """Add up diagnostics on the device; they are read once per update."""
         for name, value in values.items():
