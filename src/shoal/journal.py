@@ -9,11 +9,8 @@ from typing import Any, TextIO
 
 from shoal.callbacks import Callback, Callbacks, Training
 from shoal.config import TrainConfig, to_dict
-<<<<<<< HEAD
 from shoal.core.arrays import Array
-=======
 from shoal.core.machine import Stopwatch
->>>>>>> main
 from shoal.learn.learner import Learner
 from shoal.runs import checkpoint
 from shoal.runs.checkpoint import CheckpointError
@@ -118,17 +115,11 @@ class Journal(Callback):
         epoch = learner.marked_epoch
         if not learner.team.decides(epoch != self.saved_epoch):
             return
-        tensors, meta = learner.state()  # of all ranks
-        meta |= {"callbacks": self._states} if self._states else {}
         try:
-<<<<<<< HEAD
-            self._write(epoch, tensors, meta)
-=======
             with self._saving:
-                tensors, meta = learner.state()
+                tensors, meta = learner.state()  # of all ranks
                 meta |= {"callbacks": self._states} if self._states else {}
-                checkpoint.save(self.run.checkpoints, epoch, tensors, meta, keep=self.config.run.keep)
->>>>>>> main
+                self._write(epoch, tensors, meta)
             self.saved_epoch = epoch
         except CheckpointError as error:
             self.tell(f"checkpoint of epoch {epoch} FAILED: {error}", event="save failed")

@@ -16,12 +16,8 @@ from torch import nn
 from shoal.config import TrainConfig
 from shoal.core.arrays import Array
 from shoal.core.errors import NotFinite, OutOfRange
-<<<<<<< HEAD
-from shoal.core.protocols import TrainingEnv, parts_of
-=======
 from shoal.core.machine import Stopwatch
-from shoal.core.protocols import parts_of
->>>>>>> main
+from shoal.core.protocols import TrainingEnv, parts_of
 from shoal.core.seeds import SCHEME, Stream, sequence
 from shoal.learn.credit import credited, figures
 from shoal.learn.deploy import DeployedPolicy
@@ -30,12 +26,8 @@ from shoal.learn.losses import Batch
 from shoal.learn.noise import NoiseMeter
 from shoal.learn.normalise import RewardScale
 from shoal.learn.policy import Agent, OwnNetwork, check_device
-<<<<<<< HEAD
-from shoal.learn.ppo import PPO, Batch
-from shoal.learn.resuming import Resumable
-=======
 from shoal.learn.ppo import PPO
->>>>>>> main
+from shoal.learn.resuming import Resumable
 from shoal.learn.rollout import Collector, EpisodeTracker, Rollout
 from shoal.learn.team import ALONE, Team, places
 from shoal.vector.adapt import Stepper
@@ -70,13 +62,9 @@ class Learner(Resumable):
             network=network,
             own_network=own_network,
         )
-<<<<<<< HEAD
         team.spread(self.agent.network)  # one that the user made may begin otherwise on every rank
-        self.ppo = PPO(self.agent.network, self.agent.kind, ppo, team)
-=======
         self.meter = NoiseMeter(env.num_envs) if config.run.noise_meter else None
-        self.ppo = PPO(self.agent.network, self.agent.kind, ppo, self.meter)
->>>>>>> main
+        self.ppo = PPO(self.agent.network, self.agent.kind, ppo, self.meter, team)
         self.noise = torch.Generator().manual_seed(_word(seed, Stream.ACT))
         self.shuffle = torch.Generator().manual_seed(_word(seed, Stream.SHUFFLE))
         self.stepper = Stepper(env)
@@ -113,22 +101,14 @@ class Learner(Resumable):
         """One rollout of all environments: one epoch."""
         interval, length = self.config.ppo.update_interval, self.config.ppo.rollout_steps
         segment = self.epoch % interval
-<<<<<<< HEAD
-        start = time.perf_counter()
-        self.agent.begin_acting()
-        with self.team.as_one():
-            rollout = self.collector.collect(segment)
-        self.collect_s = time.perf_counter() - start
+        with self.collecting:
+            self.agent.begin_acting()
+            with self.team.as_one():
+                rollout = self.collector.collect(segment)
         rows = segment * length, (segment + 1) * length
         seen = self.team.side_by_side(rollout, *rows)
         self._valid[slice(*rows)] = seen.valid[slice(*rows)]
         self.episodes_in_epoch = self.tracker.observe(seen, *rows)
-=======
-        with self.collecting:
-            self.agent.begin_acting()
-            rollout = self.collector.collect(segment)
-        self.episodes_in_epoch = self.tracker.observe(rollout, segment * length, (segment + 1) * length)
->>>>>>> main
         self.epoch += 1
         self.steps += length * self.num_envs
         return rollout
@@ -139,18 +119,12 @@ class Learner(Resumable):
 
         None while the rollout is not complete (`update_interval` above 1). A batch holds until the next one is made.
         """
-<<<<<<< HEAD
-        if self.epoch % self.config.ppo.update_interval:
-            return None
-        with self.team.as_one():
-            self._check_finite(rollout)
-=======
         with self.estimating:
             return None if self.epoch % self.config.ppo.update_interval else self._estimated(rollout)
 
     def _estimated(self, rollout: Rollout) -> Batch:
-        self._check_finite(rollout)
->>>>>>> main
+        with self.team.as_one():
+            self._check_finite(rollout)
         agent, steps, num_envs = self.agent, rollout.steps, rollout.num_envs
         self._scale_is_new = agent.moments is not None and agent.moments.count == 0
         if self._scale_is_new:
@@ -192,11 +166,8 @@ class Learner(Resumable):
             targets=pick(targets),
             values=pick(values[:-1]),
             every=every,
-<<<<<<< HEAD
-            place=places(masks_of_all, self.own) if self.team.size > 1 else None,
-=======
             environments=rows % num_envs,
->>>>>>> main
+            place=places(masks_of_all, self.own) if self.team.size > 1 else None,
         )
 
     def policy(self) -> DeployedPolicy:
@@ -285,124 +256,6 @@ class Learner(Resumable):
         self.stepper.reset(seed, self.collector.current())
         self.mark()
 
-<<<<<<< HEAD
-=======
-    def mark(self) -> None:
-        """Remember where this epoch begins: a checkpoint is always of a beginning, even one written in the middle."""
-        self.marked = {"noise": self.noise.get_state().numpy().copy(), **_prefixed("tracker", self.tracker.state())}
-        self.marked_epoch, self.marked_steps, self.marked_episodes = self.epoch, self.steps, self.tracker.completed
-        if self.parts.resumable:
-            self.parts.mark()
-
-    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """All that decides how the run goes on, as of the last mark: arrays, and the rest as plain data."""
-        tensors = {
-            **self.marked,
-            **_prefixed("network", weights_of(self.agent.network)),
-            **_prefixed("optimiser", self.ppo.state()),
-            **_prefixed("moments", self.agent.moments_state()),
-            **{f"observations.{i}": array.copy() for i, array in enumerate(self.collector.current())},
-            "shuffle": self.shuffle.get_state().numpy(),
-        }
-        if self.reward_scale is not None:
-            tensors |= _prefixed("rewards", self.reward_scale.state())
-        if self.meter is not None:
-            tensors |= _prefixed("meter", self.meter.state())
-        if self.parts.resumable:
-            tensors |= _prefixed("env", self.parts.marked_state())
-        own = self.agent.own_network
-        meta = {
-            "epoch": self.marked_epoch,
-            "steps": self.marked_steps,
-            "num_envs": self.env.num_envs,
-            "skipped_in_a_row": self.ppo.skipped_in_a_row,
-            "restored_in_a_row": self.ppo.restored_in_a_row,
-            "spaces": self._spaces(),
-            "features": self.parts.features_version,
-            "network": None if own is None else [own.task, dict(own.options)],
-            "elapsed_s": self.elapsed_s,
-            "seed_scheme": self.seed_scheme,
-        }
-        return tensors, meta
-
-    def _spaces(self) -> list[dict[str, Any]]:
-        return [space_to_data(self.env.single_observation_space), space_to_data(self.env.single_action_space)]
-
-    def set_state(self, tensors: dict[str, Array], meta: dict[str, Any], *, reshard: bool = False) -> list[str]:
-        """Go on from a checkpoint. Returns the reasons why the continuation is not exact, if there are any."""
-
-        if meta.get("not_resumable"):
-            raise ValueError(str(meta["not_resumable"]))
-        part = _parts(tensors)
-        if json.dumps(meta["spaces"]) != json.dumps(self._spaces()):  # as text: the order of a Dict's keys counts too
-            saved = " and ".join(str(space_from_data(data)) for data in meta["spaces"])
-            raise ValueError(
-                f"the checkpoint is of an environment with observations and actions {saved}; this one has "
-                f"{self.env.single_observation_space} and {self.env.single_action_space}. Resume with the environment "
-                "of the run"
-            )
-        version = self.parts.features_version
-        if meta.get("features") not in (None, version):  # None: saved before its task had versions
-            raise ValueError(
-                f"the checkpoint was trained on features {meta.get('features')}, this environment gives "
-                f"{version}: the same numbers would mean other things. Train anew"
-            )
-        self.seed_scheme = int(meta.get("seed_scheme", 1))
-        load_weights(self.agent.network, part("network"))
-        self.ppo.set_state(part("optimiser"))
-        self.ppo.skipped_in_a_row = int(meta["skipped_in_a_row"])
-        self.ppo.restored_in_a_row = int(meta.get("restored_in_a_row", 0))
-        self.agent.set_moments_state(part("moments"))
-        self.shuffle.set_state(torch.from_numpy(tensors["shuffle"].copy()))
-        self.noise.set_state(torch.from_numpy(tensors["noise"].copy()))
-        self.epoch, self.steps, self.elapsed_s = int(meta["epoch"]), int(meta["steps"]), float(meta["elapsed_s"])
-        same_size = meta["num_envs"] == self.env.num_envs
-        if not same_size and not reshard:
-            raise ValueError(
-                f"the checkpoint is of {meta['num_envs']} environments, this run has {self.env.num_envs}. Add "
-                "--reshard to go on with fresh episodes (the run is then labelled inexact)"
-            )
-        if self.meter is not None and same_size:
-            self.meter.set_state(part("meter"))
-        goes_on = same_size and self.parts.resumable  # with the unfinished episodes, that is
-        if self.reward_scale is not None:
-            self.reward_scale.set_state(part("rewards"), goes_on)
-        self.tracker.set_state(part("tracker"), goes_on)
-        if not goes_on:
-            self.start()
-            if not same_size:
-                return [f"resharded from {meta['num_envs']} to {self.env.num_envs} environments"]
-            return [f"{type(self.env).__name__} cannot give its state: every environment began a new episode"]
-        differing = self.parts.set_state(part("env")) or []
-        self.stepper.resumed()
-        if not differing:
-            self.collector.first([tensors[f"observations.{i}"] for i in range(len(self.collector.current()))])
-            self.mark()
-            return []
-        observations, elapsed = self.parts.present()
-        self._forget(np.array([i for i in differing if elapsed[i] == 0], np.int64))  # began anew
-        self.collector.first(observations)
-        self.mark()
-        some = ", ".join(map(str, differing[:10]))
-        return [f"environments that did not come back to the observation saved (not deterministic?): {some}"]
-
-    def _forget(self, envs: Array) -> None:
-        self.tracker.forget(envs)
-        if self.reward_scale is not None:
-            self.reward_scale.forget(envs)
-
-
-def _prefixed(prefix: str, tensors: dict[str, Array]) -> dict[str, Array]:
-    return {f"{prefix}.{name}": value for name, value in tensors.items()}
-
-
-def _parts(tensors: dict[str, Array]) -> Callable[[str], dict[str, Array]]:
-    def part(prefix: str) -> dict[str, Array]:
-        return {key[len(prefix) + 1 :]: value for key, value in tensors.items() if key.startswith(prefix + ".")}
-
-    return part
-
->>>>>>> main
 
 def _word(seed: int, stream: Stream, *key: int) -> int:
     return int(sequence(seed, stream, *key).generate_state(1, np.uint64)[0] >> 1)

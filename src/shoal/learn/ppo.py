@@ -14,19 +14,13 @@ from torch import Tensor
 
 from shoal.config import PPOConfig, ScheduleName, chosen
 from shoal.core.arrays import Array
-<<<<<<< HEAD
 from shoal.core.errors import RankFailed
-from shoal.learn.backprop import way_of
-from shoal.learn.credit import AllActions, Surrogate, surrogate
-from shoal.learn.distributions import ActionKind
-from shoal.learn.team import ALONE, Team
-=======
 from shoal.learn.backprop import loss_of
 from shoal.learn.distributions import ActionKind
 from shoal.learn.losses import Batch, Recipe
 from shoal.learn.networks import PolicyAndValue
 from shoal.learn.noise import NoiseMeter
->>>>>>> main
+from shoal.learn.team import ALONE, Team
 
 MAX_SKIPPED_IN_A_ROW = 10
 _OF_POLICY, _OF_VALUE = ("loss/policy", "policy/kl", "policy/clip_share", "policy/entropy"), ("loss/value",)
@@ -39,67 +33,6 @@ class Diverged(RuntimeError):
     """Gradients stayed non-finite: training cannot go on from here."""
 
 
-<<<<<<< HEAD
-@dataclass
-class Batch:
-    """What an update learns from: B valid transitions on the learner's device."""
-
-    features: Tensor  # float32[B, F]
-    masks: Tensor | None  # bool[B, n]
-    actions: Tensor  # [B] or [B, k]
-    log_probs: Tensor  # float32[B], of the behaviour policy, mask and exploration included
-    advantages: Tensor  # float32[B]
-    targets: Tensor  # float32[B], value targets
-    values: Tensor  # float32[B], value estimates when the data was collected
-    every: AllActions | None = None  # where the environment gave credit: the policy learns from this alone
-    place: Tensor | None = None  # int64, by row of all ranks: which row here it is, or -1; None: all rows are here
-
-    def __len__(self) -> int:
-        return len(self.features)
-
-    @property
-    def total(self) -> int:
-        """Rows of all ranks."""
-        return len(self) if self.place is None else len(self.place)
-
-    def here(self, rows: Tensor) -> Tensor:
-        """Those of all ranks' rows that are this rank's, by their place here."""
-        if self.place is None:
-            return rows
-        found = self.place[rows]
-        return found[found >= 0]
-
-
-def policy_loss(
-    log_probs: Tensor, old: Tensor, advantages: Tensor, clip: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Clipped surrogate loss and its slope at each log-probability; also the estimate of KL(old || new) (Schulman
-    2020, k3) and the share clipped."""
-    log_ratio = (log_probs - old).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
-    ratio = log_ratio.exp()
-    plain, clipped = ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages
-    loss = -torch.minimum(plain, clipped).mean()
-    pushes = (plain <= clipped) & (log_ratio.abs() < MAX_LOG_RATIO)  # where clipped, no gradient
-    slope = torch.where(pushes, plain, 0.0) / -len(plain)  # the derivative of a ratio by its logarithm is the ratio
-    kl = (ratio - 1 - log_ratio).mean()
-    share = ((ratio - 1).abs() > clip).float().mean()
-    return loss, slope, kl, share
-
-
-def value_loss(values: Tensor, targets: Tensor, old: Tensor, clip: float | None) -> tuple[Tensor, Tensor]:
-    """Half the mean squared error and its slope; with `clip`, of the worse of the plain and the clipped estimate."""
-    slope = error = values - targets
-    if clip is not None:
-        moved = values - old
-        near = old + moved.clamp(-clip, clip) - targets
-        worse = error.abs() < near.abs()
-        slope = torch.where(worse, near * (moved.abs() < clip), error)
-        error = torch.where(worse, near, error)
-    return 0.5 * error.square().mean(), slope / len(values)
-
-
-=======
->>>>>>> main
 def schedule(name: ScheduleName, start: float, end: float, progress: float) -> float:
     """A value between `start` (progress 0) and `end` (progress 1).
 
@@ -123,8 +56,7 @@ def normalised(advantages: Tensor, team: Team = ALONE) -> tuple[Tensor, bool]:
         count, means, variances = _pooled(advantages, team)
         mean, std = float(means), math.sqrt(float(variances) * count / max(count - 1, 1))
     else:
-        count = len(advantages)
-        std, mean = torch.std_mean(advantages) if count > 1 else (math.nan, math.nan)
+        std, mean = torch.std_mean(advantages) if len(advantages) > 1 else (math.nan, math.nan)
     if not std > 1e-8:
         return advantages, False
     return (advantages - mean) / (std + 1e-8), True
@@ -144,16 +76,16 @@ def _pooled(values: Tensor, team: Team) -> tuple[float, Array, Array]:
 class PPO:
     """A network, its optimiser (which lives as long as the run) and the update."""
 
-<<<<<<< HEAD
-    def __init__(self, network: nn.Module, kind: ActionKind, config: PPOConfig, team: Team = ALONE) -> None:
-        self.network, self.kind, self.config, self.team = network, kind, config, team
-=======
     def __init__(
-        self, network: PolicyAndValue, kind: ActionKind, config: PPOConfig, meter: NoiseMeter | None = None
+        self,
+        network: PolicyAndValue,
+        kind: ActionKind,
+        config: PPOConfig,
+        meter: NoiseMeter | None = None,
+        team: Team = ALONE,
     ) -> None:
-        self.network, self.kind, self.config, self.meter = network, kind, config, meter
+        self.network, self.kind, self.config, self.meter, self.team = network, kind, config, meter, team
         self.terms: list[tuple[str, LossTerm]] = []  # added to the loss wherever the policy learns; names for figures
->>>>>>> main
         self.parameters = [p for p in network.parameters() if p.requires_grad]
         self.optimiser = torch.optim.Adam(
             self.parameters, lr=chosen(config.learning_rate), eps=1e-5, fused=config.device in ("cpu", "cuda")
@@ -240,47 +172,22 @@ class PPO:
         weight = self.config.value_coef if policy else 1.0
         recipe = Recipe(self.clip, self.config.value_clip, self.entropy_coef, weight, policy, value)
         for _ in range(epochs):
-<<<<<<< HEAD
             for rows in minibatches(batch.total, chosen(self.config.minibatch_size), shuffle):
-                if not self._step(batch, rows, policy, value):
-                    self.stopped += 1
-                    return
-
-    def _step(self, batch: Batch, rows: Tensor, policy: bool, value: bool) -> bool:
-        """One gradient step on one minibatch, rows of all ranks; False when the KL limit says stop."""
-        here = batch.here(rows)
-        told = self._differentiate(batch, here.to(batch.features.device), policy, value)
-        told = self.team.average(self.parameters, told, len(here) / len(rows))
-        loss, limit = told.pop("loss"), self.config.target_kl
-        if policy and limit is not None and not (float(told["policy/kl"]) <= limit):  # NaN stops too
-            self._note({"policy/kl": told["policy/kl"]})
-            return False
-        self._note(told)
-=======
-            for rows in minibatches(len(batch), chosen(self.config.minibatch_size), shuffle):
-                if not self._step(batch.pick(rows.to(batch.features.device)), recipe):
+                if not self._step(batch.share_of(rows), recipe):
                     self.stopped += 1
                     return
 
     def _step(self, batch: Batch, recipe: Recipe) -> bool:
         """One gradient step on one minibatch; False when the KL limit says stop."""
-        config = self.config
-        self.optimiser.zero_grad(set_to_none=True)
-        loss, told = self._loss_of(self.network, self.kind, batch, recipe)
-        kl = told.get("policy/kl")
-        if kl is not None and config.target_kl is not None and not (float(kl) <= config.target_kl):  # NaN stops too
+        told = self.team.average(self.parameters, self._differentiated(batch, recipe), batch.share)
+        loss, kl, limit = told.pop("loss"), told.get("policy/kl"), self.config.target_kl
+        if kl is not None and limit is not None and not (float(kl) <= limit):  # NaN stops too
             self._note({"policy/kl": kl})
             return False
-        for name, term in self.terms if recipe.policy else ():
-            if (more := term(self.network, batch)) is not None:
-                loss = loss + more
-                told[f"loss/{name}"] = more.detach() + told.get(f"loss/{name}", 0.0)
         self._note(told)
-        loss.backward()
->>>>>>> main
         grads = [p.grad for p in self.parameters if p.grad is not None]
         norm = torch.linalg.vector_norm(torch.cat([grad.flatten() for grad in grads]))
-        size = float(norm + 0 * loss.detach())  # a clamp can hide a NaN loss from the gradient
+        size = float(norm + 0 * loss)  # a clamp can hide a NaN loss from the gradient
         if not math.isfinite(size):
             self.skipped += 1
             self.skipped_in_a_row += 1
@@ -297,43 +204,27 @@ class PPO:
         self.optimiser.step()
         return True
 
-<<<<<<< HEAD
-    def _differentiate(self, batch: Batch, rows: Tensor, policy: bool, value: bool) -> dict[str, Tensor]:
-        """Set the gradients of the loss over these rows; returns its parts."""
-        config, pick = self.config, partial(torch.index_select, dim=0, index=rows)
+    def _differentiated(self, batch: Batch, recipe: Recipe) -> dict[str, Tensor]:
+        """Set the gradients of the loss of a minibatch; returns the loss and its figures, which have no graph."""
         self.optimiser.zero_grad(set_to_none=True)
-        loss = torch.zeros((), device=rows.device)
-        if not len(rows):  # another rank has this whole minibatch
-            return dict.fromkeys(("loss", *(_OF_POLICY if policy else ()), *(_OF_VALUE if value else ())), loss)
-        run = self._begin(self.network, pick(batch.features))
         told: dict[str, Tensor] = {}
-        if policy:
-            params = run.policy() if batch.masks is None else self.kind.mask(run.policy(), pick(batch.masks))
-            error, slope, entropy, kl, clipped = self._policy_loss(params, batch, rows)
-            loss = loss + error
-            if self.entropy_coef > 0:  # else an entropy that is no number (logits of -inf) is none of its business
-                loss = loss - self.entropy_coef * entropy
-            run.policy_slope(slope)
-            told = dict(zip(_OF_POLICY, (error, kl, clipped, entropy), strict=True))
-        if value:
-            error, slope = value_loss(run.value(), pick(batch.targets), pick(batch.values), config.value_clip)
-            weight = config.value_coef if policy else 1.0
-            loss = loss + weight * error
-            run.value_slope(weight * slope)
-            told |= dict(zip(_OF_VALUE, (error,), strict=True))
-        run.finish()
-        return {"loss": loss, **told}
+        if self.team.size > 1:  # all ranks tell the same figures, and one may have no row of a minibatch
+            told = dict.fromkeys(self._figures(recipe), torch.zeros((), device=batch.features.device))
+            if not len(batch):
+                return told
+        loss, parts = self._loss_of(self.network, self.kind, batch, recipe)
+        told |= parts
+        for name, term in self.terms if recipe.policy else ():
+            if (more := term(self.network, batch)) is not None:
+                loss = loss + more
+                told[f"loss/{name}"] = more.detach() + told.get(f"loss/{name}", 0.0)
+        loss.backward()
+        return {**told, "loss": loss.detach()}
 
-    def _policy_loss(self, params: Tensor, batch: Batch, rows: Tensor) -> Surrogate:
-        """Of the actions taken, or of all where the environment says what each was worth."""
-        if batch.every is not None:
-            return surrogate(params, batch.every.pick(rows), self.clip, self.entropy_coef)
-        log_probs, entropies, slopes = self.kind.differentiated(params, batch.actions[rows])
-        loss, slope, kl, clipped = policy_loss(log_probs, batch.log_probs[rows], batch.advantages[rows], self.clip)
-        return Surrogate(loss, slopes(slope, -self.entropy_coef / len(rows)), entropies.mean(), kl, clipped)
+    def _figures(self, recipe: Recipe) -> list[str]:
+        terms = [f"loss/{name}" for name, _ in self.terms] if recipe.policy else []
+        return [*(_OF_POLICY if recipe.policy else ()), *(_OF_VALUE if recipe.value else ()), *terms, "loss"]
 
-=======
->>>>>>> main
     def _note(self, values: dict[str, Tensor]) -> None:
         """Add up diagnostics on the device; they are read once per update."""
         for name, value in values.items():

@@ -14,6 +14,7 @@ from shoal.core.arrays import Array
 from shoal.core.errors import RankFailed
 from shoal.core.protocols import TrainingEnv
 from shoal.core.spaces import space_from_data, space_to_data
+from shoal.learn.noise import NoiseMeter
 from shoal.learn.normalise import RewardScale
 from shoal.learn.policy import Agent
 from shoal.learn.ppo import PPO
@@ -37,6 +38,7 @@ class Resumable:
     collector: Collector
     tracker: EpisodeTracker
     reward_scale: RewardScale | None
+    meter: NoiseMeter | None
     noise: torch.Generator
     shuffle: torch.Generator
     epoch: int
@@ -66,6 +68,8 @@ class Resumable:
         }
         if self.reward_scale is not None:
             tensors |= _prefixed("rewards", self.reward_scale.moments.state())
+        if self.meter is not None:
+            tensors |= _prefixed("meter", self.meter.state())
         kept = self._kept_by_ranks()
         for rank, part in enumerate(kept):
             tensors |= _prefixed(f"rank{rank}", part) if rank else part
@@ -135,6 +139,8 @@ class Resumable:
                 "--reshard to go on with fresh episodes (the run is then labelled inexact)"
             )
         ranks = meta.get("ranks", 1)
+        if self.meter is not None and same_size and ranks == self.team.size:
+            self.meter.set_state(part("meter"))
         same_ranks = ranks == self.team.size and not meta.get("lost")
         if self.team.rank and same_ranks:  # what the others have of an environment is not its own
             tensors = {**tensors, **part(f"rank{self.team.rank}")}
