@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.extras import missing
-from shoal.runs import scores
+from shoal.runs import best, scores
 from shoal.runs.clips import clips
 from shoal.runs.disk import read_json, replace_atomically
 from shoal.runs.folder import Run
@@ -17,8 +17,11 @@ from shoal.runs.page import Part, Section, between, number, page, pairs, svg_of,
 from shoal.tasks import Task, task_or_default
 
 RETURN = "return/mean_100"
+HELD_OUT = "held_out/return"
 _CURVES = (
     (RETURN, "mean return, last 100 episodes"),
+    (HELD_OUT, "held-out return while it trained"),
+    ("held_out/sampled_return", "the same episodes, sampled actions"),
     ("length/mean_100", "mean episode length"),
     ("policy/entropy", "entropy"),
     ("policy/kl", "KL per update"),
@@ -26,6 +29,7 @@ _CURVES = (
     ("time/steps_per_s", "steps per second"),
 )
 _MOST_EVENTS = 200
+_MOST_INFOS = 8  # columns, and curves
 
 
 def write_report(run: str | Path | Run, *, runs_dir: str | Path = "runs") -> Path:
@@ -61,6 +65,8 @@ def _page(run: Run, rows: list[dict[str, Any]], pictures: list[str]) -> str:
         f"{number(last.get('steps', 0))} steps, {number(last.get('episodes', 0))} episodes, "
         f"{number(last.get('epoch', 0))} epochs",
         f"mean return of the last 100 training episodes {number(last.get(RETURN))}",
+        *(str(event.get("text")) for event in events if event.get("event") == "began with"),
+        *_best(run),
         _exactness(events, kept),
     ]
     settings = {f"{group}.{name}": value for group in ("vector", "ppo", "run") for name, value in config[group].items()}
@@ -82,6 +88,14 @@ def _page(run: Run, rows: list[dict[str, Any]], pictures: list[str]) -> str:
             Part("Machine and code", pairs({**machine, **code}), True),
         ],
     )
+
+
+def _best(run: Run) -> list[str]:
+    """Which checkpoint is taken, where the run was evaluated while it trained."""
+    found = best.read(run)
+    if found is None:
+        return []
+    return [f"best checkpoint: epoch {number(found.epoch)}, {found.metric} {number(found.score)} while it trained"]
 
 
 def _exactness(events: list[dict[str, Any]], kept: dict[str, Any]) -> str:
@@ -124,13 +138,17 @@ def _answer(run: Run, last: dict[str, Any], kept: dict[str, Any]) -> str:
 def _held_out(found: dict[str, Any]) -> str:
     if not found:
         return ""
-    rows = []
+    rows: list[list[str]] = []
+    infos = list(scores.part(scores.part(found, "deterministic"), "infos"))[:_MOST_INFOS]
     for mode in ("deterministic", "sampled"):
         score = scores.part(found, mode)
+        said = scores.part(score, "infos")
         interval = "-" if score.get("low") is None else f"{number(score['low'])} to {number(score.get('high'))}"
         figures = (number(score.get(name)) for name in ("median", "worst", "best", "mean_length", "unfinished"))
         rows.append([mode, number(score.get("episodes")), number(score.get("mean")), interval, *figures])
+        rows[-1] += [number(said.get(name)) for name in infos]
     head = ["actions", "episodes", "mean return", "95 % interval", "median", "worst", "best", "length", "unfinished"]
+    head += infos
     about = (
         f"Played {text(found.get('at', ''))} at epoch {text(number(found.get('epoch')))}, evaluation seed "
         f"{text(number(found.get('seed')))}."
@@ -156,11 +174,13 @@ def _pictures(rows: list[dict[str, Any]], config: dict[str, Any]) -> list[str]:
     from shoal.runs.curves import curve_figure
 
     found, task = [], task_or_default(config["task"])
-    target = config["run"].get("target_return")
-    for key, label in (_CURVES[0], *task.curves, *_CURVES[1:]):
+    targets = {RETURN: config["run"].get("target_return"), HELD_OUT: config["run"].get("evaluate_target")}
+    said = [name for name in dict.fromkeys(name for row in rows for name in row) if name.startswith("info/")]
+    own = [(name, f"{name.removeprefix('info/')}, mean of the last 100 episodes") for name in said[:_MOST_INFOS]]
+    for key, label in (_CURVES[0], *task.curves, *own, *_CURVES[1:]):
         values = {row.get(key) for row in rows} - {None}
         if values and key not in task.hidden_curves:
-            found.append(svg_of(curve_figure(rows, key, label, target if key == RETURN else None)))
+            found.append(svg_of(curve_figure(rows, key, label, targets.get(key))))
     return found
 
 

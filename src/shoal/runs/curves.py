@@ -14,7 +14,8 @@ INK, MUTED, LABEL = "#1f4e79", "#9aa5b1", "#5b6670"
 
 
 def curve(axis: Axes, rows: Sequence[dict[str, Any]], key: str, label: str) -> None:
-    """One metric against environment steps; epochs without a value are gaps."""
+    """One metric against environment steps; epochs without a value are gaps, rows without the metric are left out."""
+    rows = [row for row in rows if key in row]
     steps = [row["steps"] for row in rows]
     values = [float("nan") if row.get(key) is None else row[key] for row in rows]
     axis.plot(steps, values, color=INK, linewidth=1.6)
