@@ -29,8 +29,6 @@ def _registered() -> Any:
 MISTAKES: list[tuple[list[str], str, str]] = [
     (["Taxi-v3"], "Please use `Taxi-v4` instead.\n", "Did you mean"),
     (["CartPole"], "Did you mean CartPole-v", "?."),
-    (["ALE/Pong-v5"], "it comes with the package ale-py: pip install", "Did you mean"),
-    (["ALE/Pong-v5"], "--import ale_py", "?."),
     (["Nowhere/Thing-v0"], "--import MODULE, or MODULE:ID", "?."),
     (["no_such_package:Thing-v0"], "no such module here: install its package", "Thing doesn't exist"),
     (["CartPole-v1", "--import", "no_such_package"], "cannot import no_such_package", "Traceback"),

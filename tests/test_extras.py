@@ -18,6 +18,7 @@ PACKAGES = {  # where pip has another name
     "sklearn": "scikit-learn",
     "stable_baselines3": "stable-baselines3",
     "PIL": "pillow",
+    "ale_py": "ale-py",
     "imageio_ffmpeg": "imageio-ffmpeg",
 }
 HIDDEN = f"""
@@ -71,6 +72,9 @@ def test_cage2_trains_without_an_extra(tmp_path: Path) -> None:
         ("train CartPole-v1 --track tensorboard", "tensorboard"),
         ("train CartPole-v1 --track wandb", "wandb"),
         ("train CartPole-v1 --backend ray", "ray"),
+        ("train ALE/Pong-v5", "atari"),
+        ("train MiniGrid-Empty-5x5-v0", "minigrid"),
+        ("train minigrid:MiniGrid-Empty-5x5-v0", "minigrid"),
     ],
 )
 def test_what_needs_an_extra_names_it_before_any_work(words: str, extra: str, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_all_that_a_task_brings_is_used(
     monkeypatch.chdir(tmp_path)
     run("tasks")
     assert "thermostat                keep a leaking room" in capsys.readouterr().out
-    monkeypatch.setattr("shoal.training.make_probe", None)  # the task says its spaces: no room is built to see them
+    monkeypatch.setattr("shoal.starting.make_probe", None)  # the task says its spaces: no room is built to see them
     run("train", "thermostat", "--target-c", "20", *SMALL, "--steps", "192", "--name", "warm")
     assert "next     shoal evaluate runs/warm --evenings 20\n" in capsys.readouterr().out
     config = json.loads((tmp_path / "runs" / "warm" / "config.json").read_text())

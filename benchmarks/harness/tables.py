@@ -66,10 +66,11 @@ def credit_study(results: Results) -> str:
         seeds = [part for part in parts if part["name"].startswith(f"{arm} seed ")]
         base = [part for part in parts if part["name"] == against]
         own = rows[name.replace("the reference prices", "the own prices")]
-        prices = "reference" if seeds and all(part["reference"] is not None for part in [*seeds, *base]) else "own"
+        prices = "reference" if seeds and all(part["reference"] for part in [*seeds, *base]) else "own"
         differences = [NONE if one.value is None else value_of(one, 2, sign=True) for one in (row, own)]
-        nets = [_listed([statistics.fmean(part[prices]) for part in some], 2) for some in (seeds, base)]
-        by = " (own oracle)" if seeds and prices == "own" else ""
+        days = min((len(part[prices]) for part in [*seeds, *base]), default=0)  # those that all have been priced on
+        nets = [_listed([statistics.fmean(part[prices][:days]) for part in some], 2) for some in (seeds, base)]
+        by = " (own oracle)" if seeds and prices == "own" else f" (first {days} days)" if 2 < days < 900 else ""
         lines.append(
             cells(f"`{arm}`", f"`{against}`", nets[0] + by, nets[1], differences[0], target_of(row), differences[1])
         )

@@ -26,7 +26,10 @@ from shoal.learn.credit import Surrogate
 from shoal.learn.learner import Learner
 from shoal.learn.ppo import PPO, Batch
 from shoal.learn.sizing import choose_threads
+from shoal.rides.examination import DAYS as EXAMINED
+from shoal.rides.examination import Examination
 from shoal.rides.observe import MINUTES
+from shoal.rides.options import RidesOptions
 from shoal.rides.routing.problem import NO_CHANGE
 from shoal.tasks.networks import own_network
 from shoal.tasks.presets import config_for
@@ -48,18 +51,18 @@ class Arm:
 
 _QUICK = {"futures": 0, "held_out_days": 0}
 _SCRATCH = _QUICK | {"start": "none"}
-_DAYS = {"episodes": 15_360}
-ARMS = {
+ARMS = {  # the first ones first: what a reader asks first
+    "scratch": Arm(_SCRATCH, "lookahead:pooled", 0.5),  # the settings of `make run`
     "scratch-insertion": Arm(_SCRATCH | {"prices": "insertion"}, "myopic", 1.5, {"episodes": 10_240}),
-    "scratch": Arm(_SCRATCH, "lookahead:pooled", 0.5, _DAYS),
-    "scratch-agreed": Arm(_SCRATCH | {"credit_generous": 0.0}, "lookahead:pooled", None, _DAYS),
-    "scratch-rewards": Arm(_SCRATCH | {"credit": "rewards"}, "myopic:pooled", None, _DAYS),
-    "scratch-regression": Arm(
-        _SCRATCH | {"mask": "off"}, "lookahead:pooled", None, _DAYS | {"normalise_advantages": False}, True
-    ),
     "lookahead": Arm(_QUICK | {"start": "lookahead"}, "lookahead:pooled", 0.3, {"episodes": 5_120}),
     "taught": Arm(_QUICK | {"start": "taught", "credit": "rebuilt"}, "taught", -0.5, {"episodes": 5_120}),
+    "scratch-rewards": Arm(_SCRATCH | {"credit": "rewards"}, "myopic:pooled", None),
+    "scratch-regression": Arm(
+        _SCRATCH | {"mask": "off"}, "lookahead:pooled", None, {"normalise_advantages": False}, True
+    ),
+    "scratch-agreed": Arm(_SCRATCH | {"credit_generous": 0.0}, "lookahead:pooled", None),
 }  # fmt: skip
+CURVE = (0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1)  # shares of a training after which it is looked at
 
 
 class Regression(PPO):
@@ -120,16 +123,30 @@ def train(name: str, seed: int, work: Path, say: Any = print) -> Path:
         learner.ppo = Regression(learner.agent.network, learner.agent.kind, config.ppo)
     learner.start()
     epochs = -(-config.run.episodes // config.vector.num_envs)
-    began = time.process_time()
-    for epoch in range(epochs):
-        metrics = learner.update(learner.estimate(learner.collect()), epoch / epochs)
-        if epoch % 10 == 9:
-            say(f"{name}, seed {seed}, epoch {epoch + 1} of {epochs}: net gain {metrics['rides/net_min']:.2f}")
-    cpu_s = time.process_time() - began
+    looks, curve, cpu_s = {round(share * epochs) for share in CURVE}, [], 0.0
+    exam = Examination(RidesOptions(**json.loads(config.env_kwargs)), EXAMINED, 1)
+    for epoch in range(epochs + 1):
+        if epoch in looks:  # its time is not the training's
+            found = exam.hold(learner.policy(), envs.flexibility.state())  # type: ignore[attr-defined]
+            days = epoch * config.vector.num_envs
+            curve.append([days, round(cpu_s, 1), *(round(value, 3) for value in found.values())])
+            say(f"{name}, seed {seed}, {days:,} days, {cpu_s:.0f} CPU-s: net gain {curve[-1][2]:.2f}")
+        if epoch < epochs:
+            began = time.process_time()
+            learner.update(learner.estimate(learner.collect()), epoch / epochs)
+            cpu_s += time.process_time() - began
+    levels = {level: round(value, 3) for level, value in exam.levels.items()}
+    exam.close()
     known = {f"flexibility.{part}": value for part, value in envs.flexibility.state().items() if part != "buffer"}  # type: ignore[attr-defined]
     weights = {f"network.{part}": value.numpy() for part, value in learner.agent.network.state_dict().items()}
     envs.close()
-    facts = {"days_trained": epochs * config.vector.num_envs, "train_cpu_s": round(cpu_s, 1), **stored.stamp()}
+    facts = {
+        "days_trained": epochs * config.vector.num_envs,
+        "train_cpu_s": round(cpu_s, 1),
+        "curve": curve,  # days, CPU-seconds, net gain of the most probable offers, of sampled ones
+        "levels": levels,  # of the policies to beat, on the days of the curve
+        **stored.stamp(),
+    }
     work.mkdir(parents=True, exist_ok=True)
     unfinished = done.with_suffix(".part.npz")
     np.savez_compressed(unfinished, allow_pickle=False, facts=np.array(json.dumps(facts)), **weights, **known)
@@ -155,7 +172,6 @@ def load(name: str, seed: int, work: Path) -> Trained:
     from shoal.learn.weights import load_weights
     from shoal.rides.contest.play import Entrant
     from shoal.rides.env import RidesVectorEnv
-    from shoal.rides.options import RidesOptions
 
     config = config_of(ARMS[name], seed)
     options = RidesOptions(**json.loads(config.env_kwargs))

@@ -1,10 +1,12 @@
 """What credit from rebuilt days is worth: trainings from nothing and from a start, on held-out days; every seed stored.
 
-Trainings (benchmarks/rides/credit_arms.py), baselines and their prices are made one after another and stored as soon as
-each is there, so that the study goes on where it was stopped. Weights made on another machine are taken up from the
-work folder.
+One way to train after another (benchmarks/rides/credit_arms.py): its trainings and the baseline that they are compared
+with are played and priced by the own oracle, then by the reference on the first 300 days; when all are there, the
+reference goes on to 900. Everything is stored as soon as it is there, so that the study goes on where it was stopped.
+Baselines know of riders' flexibility what the first training from nothing has learned. Weights and plans stay in the
+work folder; a policy whose plans are not there any more is played again.
 
-    python -m benchmarks.rides.rides_credit [--arms NAME ...] [--own-only] [--work DIR] [--store]
+    python -m benchmarks.rides.rides_credit [--arms NAME ...] [--seeds S ...] [--own-only] [--work DIR] [--store]
 """
 
 from __future__ import annotations
@@ -22,8 +24,10 @@ from benchmarks.rides.credit_arms import ARMS, WORK, load, settings, train
 
 PLACE, NAME, DAYS, SEED = "benchmarks.rides.rides_credit", "rides_credit", 900, 2026
 SEEDS = (201, 202, 203, 204, 205)
-BASELINES = ("myopic", "myopic:pooled", "lookahead", "lookahead:pooled", "taught")  # taught: without futures
+KNOWS = ("scratch", SEEDS[0])  # whose flexibility model the baselines have
 OWN_ITERATIONS, REFERENCE = 300, (1000, 1)  # of the own oracle; iterations and searches of the reference
+PRICED = (300, 600, 900)  # days by the reference, step by step
+SAMPLED = 200  # days played with sampled offers
 GREEDY_TO_SAMPLED = 1.0  # minutes
 Parts = list[dict[str, Any]]
 
@@ -46,29 +50,46 @@ def study(
     arms: Sequence[str] = tuple(ARMS),
     seeds: Sequence[int] = SEEDS,
     days: int = DAYS,
-    reference: bool = True,
+    priced: Sequence[int] = PRICED,
 ) -> Parts:
-    """`parts` and those still wanting, made now: seed by seed, own prices of everything first."""
+    """`parts` and those still wanting, made now; `keep` is handed all of them whenever there is more."""
     parts = [part for part in parts if part["settings"] == _settings(part["name"], days)]
-    wanted = [*BASELINES, *(f"{arm} seed {seed}" for seed in seeds for arm in arms)]
-    for name in wanted:
-        if name not in {part["name"] for part in parts}:
-            parts.append(_played(name, work, days, say))
-            say(f"{name}: net gain {np.mean(parts[-1]['own']):.2f} min by the own oracle")
-            keep(parts)
-    for part in parts if reference else []:
-        if part["reference"] is None:
-            if not _file(part["name"], work, days).exists():
-                part.update(_played(part["name"], work, days, say))
-            part["reference"] = net_min = _priced(part["name"], work, days)
-            say(f"{part['name']}: net gain {np.mean(net_min):.2f} min by the reference")
-            keep(parts)
+
+    def have(name: str) -> dict[str, Any]:
+        for part in parts:
+            if part["name"] == name:
+                return part
+        parts.append(_played(name, work, days, say))
+        say(f"{name}: net gain {np.mean(parts[-1]['own']):.2f} min by the own oracle")
+        keep(parts)
+        return parts[-1]
+
+    def price(name: str, enough: int) -> None:
+        part = have(name)
+        if len(part["reference"]) >= min(enough, days):
+            return
+        if not _file(name, work, days).exists():
+            part.update(_played(name, work, days, say))
+        part["reference"] = _net_by_reference(name, work, days, min(enough, days))
+        say(f"{name}: net gain {np.mean(part['reference']):.2f} min by the reference on {len(part['reference'])} days")
+        keep(parts)
+
+    groups = [[f"{arm} seed {seed}" for seed in seeds] + [ARMS[arm].against] for arm in arms]
+    for names in groups:
+        for name in names:
+            have(name)
+        for name in names if priced else ():
+            price(name, priced[0])
+    for enough in priced[1:]:
+        for name in dict.fromkeys(name for names in groups for name in names):
+            price(name, enough)
     return parts
 
 
 def _settings(name: str, days: int) -> str:
     arm, _, seed = name.partition(" seed ")
-    return f"{settings(ARMS[arm]) if seed else ''}-{days}-{SEED}-{OWN_ITERATIONS}-{REFERENCE}"
+    made = settings(ARMS[arm]) if seed else f"{settings(ARMS[KNOWS[0]])}-{KNOWS[1]}"
+    return f"{made}-{days}-{SEED}-{OWN_ITERATIONS}-{REFERENCE}"
 
 
 def _file(name: str, work: Path, days: int) -> Path:
@@ -78,6 +99,8 @@ def _file(name: str, work: Path, days: int) -> Path:
 
 def _played(name: str, work: Path, days: int, say: Callable[[str], None]) -> dict[str, Any]:
     """One policy on its days: net gain a day by the own oracle, greedy and sampled, and what it asked of riders."""
+    from dataclasses import replace
+
     from shoal.core.machine import usable_cores
     from shoal.rides.commands import baseline
     from shoal.rides.contest.play import contest
@@ -87,16 +110,20 @@ def _played(name: str, work: Path, days: int, say: Callable[[str], None]) -> dic
 
     arm, _, seed = name.partition(" seed ")
     facts: dict[str, Any] = {}
+    entrant: Any
+    arm, number = (arm, int(seed)) if seed else KNOWS
+    train(arm, number, work, say)
+    trained = load(arm, number, work)
+    shared: Any = {"seed": SEED, "iterations": OWN_ITERATIONS, "threads": usable_cores()}
+    sampled = None
     if seed:
-        train(arm, int(seed), work, say)
-        trained = load(arm, int(seed), work)
         facts = {f"trained_{part}" if part == "commit" else part: value for part, value in trained.facts.items()}
-        entrants = {name: trained.entrant, "sampled": trained.sampled}
+        entrant = trained.entrant
+        few = contest({"sampled": trained.sampled}, RidesOptions(), days=min(SAMPLED, days), **shared)
+        sampled = round(float(few.net_min("sampled", "own").mean()), 3)
     else:
-        entrants = {name: baseline(name, 0)}
-    found = contest(
-        entrants, RidesOptions(), days=days, seed=SEED, iterations=OWN_ITERATIONS, threads=usable_cores()
-    )  # fmt: skip
+        entrant = replace(baseline(name, 0), flexibility=trained.entrant.flexibility)
+    found = contest({name: entrant}, RidesOptions(), days=days, **shared)
     net_min = found.net_min(name, "own")
     work.mkdir(parents=True, exist_ok=True)
     np.savez(
@@ -107,16 +134,16 @@ def _played(name: str, work: Path, days: int, say: Callable[[str], None]) -> dic
         **facts,
         "name": name,
         "own": [round(float(value), 3) for value in net_min],
-        "sampled": round(float(found.net_min("sampled", "own").mean()), 3) if seed else None,
-        "reference": None,
+        "sampled": sampled,
+        "reference": [],
         "figures": summary(found, resamples=200)["policies"][name],
         "settings": _settings(name, days),
         **stored.stamp(),
     }
 
 
-def _priced(name: str, work: Path, days: int) -> list[float]:
-    """Net gain of the same days by the reference."""
+def _net_by_reference(name: str, work: Path, days: int, enough: int) -> list[float]:
+    """Net gain of the first `enough` of the same days by the reference."""
     from shoal.core.machine import usable_cores
     from shoal.rides.options import RidesOptions
     from shoal.rides.routing.reference import Reference
@@ -124,11 +151,11 @@ def _priced(name: str, work: Path, days: int) -> list[float]:
 
     solver = Reference(make_world(RidesOptions()).problem, *REFERENCE, cache=work / "reference.cache")
     with np.load(_file(name, work, days), allow_pickle=False) as played:
-        mine, base, burden_min = (played[part] for part in ("requests", "base", "burden_min"))
+        mine, base, burden_min = (played[part][:enough] for part in ("requests", "base", "burden_min"))
     cost_s = np.array([one.cost_s for one in solver.price([*base, *mine], workers=usable_cores())])
     if solver.errors:
         raise RuntimeError(f"the reference failed on {solver.errors} days of {name}: their prices mean nothing")
-    net_min = (cost_s[: len(base)] - cost_s[len(base) :]) / 60.0 - burden_min
+    net_min = (cost_s[:enough] - cost_s[enough:]) / 60.0 - burden_min
     return [round(float(value), 3) for value in net_min]
 
 
@@ -139,7 +166,7 @@ def summarise(parts: Parts, days: int = DAYS) -> list[Row]:
     made = [part for part in parts if part["settings"] == _settings(part["name"], days)]
     found = []
     for prices in ("reference", "own"):
-        nets = {part["name"]: np.array(part[prices]) for part in made if part[prices] is not None}
+        nets = {part["name"]: np.array(part[prices]) for part in made if len(part[prices])}
         for name, arm in ARMS.items():
             title = f"rides, {name}: trained less {arm.against}, net gain a day, by the {prices} prices"
             runs = [net for one, net in nets.items() if one.startswith(f"{name} seed ")]
@@ -147,22 +174,28 @@ def summarise(parts: Parts, days: int = DAYS) -> list[Row]:
                 note = f"{len(runs)} of {len(SEEDS)} seeds stored: python -m {PLACE} --store goes on"
                 found.append(Row(title, None, "min", arm.target if prices == "reference" else None, note=note))
                 continue
-            gain = Bootstrap(days).mean(np.array(runs) - nets[arm.against])
+            shared = min(map(len, [*runs, nets[arm.against]]))  # days that all of them have been priced on
+            runs, base = [net[:shared] for net in runs], nets[arm.against][:shared]
+            gain = Bootstrap(shared).mean(np.array(runs) - base)
             target = arm.target if prices == "reference" and len(runs) == len(SEEDS) else None
             note = (
-                f"lower end of the 95 % interval; mean {gain['mean']:.2f}, upper {gain['high']:.2f}; {len(runs)} seeds "
-                f"at {', '.join(f'{net.mean():.2f}' for net in runs)}, {arm.against} at {nets[arm.against].mean():.2f}"
+                f"lower end of the 95 % interval; mean {gain['mean']:.2f}, upper {gain['high']:.2f}; {shared} days; "
+                f"{len(runs)} seeds at {', '.join(f'{net.mean():.2f}' for net in runs)}, "
+                f"{arm.against} at {base.mean():.2f}"
             )
             found.append(Row(title, gain["low"], "min", target, note=note))
     for name in ARMS:
-        both = [(np.mean(part["own"]), part["sampled"]) for part in made if part["name"].startswith(f"{name} seed ")]
+        both = [
+            (np.mean(part["own"][:SAMPLED]), part["sampled"])
+            for part in made
+            if part["name"].startswith(f"{name} seed ")
+        ]
         if both:
             apart = float(np.mean([greedy - sampled for greedy, sampled in both]))
             cpu = ", ".join(f"{part['train_cpu_s']:.0f}" for part in made if part["name"].startswith(f"{name} seed "))
             title, judged = f"rides, {name}: most probable offers less sampled ones", name == "scratch-insertion"
-            found.append(
-                Row(title, apart, "min", GREEDY_TO_SAMPLED if judged else None, "lower", f"trained in {cpu} CPU-s")
-            )
+            target, note = GREEDY_TO_SAMPLED if judged else None, f"first {SAMPLED} days; trained in {cpu} CPU-s"
+            found.append(Row(title, apart, "min", target, "lower", note))
     return found
 
 
@@ -180,8 +213,8 @@ def main() -> None:
     given = parser.parse_args()
     if stored.storing(given):
         before = (stored.read(NAME) or {"parts": []})["parts"]
-        chosen = {"arms": given.arms, "seeds": given.seeds}
-        study(before, given.work, stored.print_line, keep, reference=not given.own_only, **chosen)
+        chosen = {"arms": given.arms, "seeds": given.seeds, "priced": () if given.own_only else PRICED}
+        study(before, given.work, stored.print_line, keep, **chosen)
     stored.show(rows(stored.print_line))
 
 

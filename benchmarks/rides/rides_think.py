@@ -49,10 +49,10 @@ def study(given: argparse.Namespace, parts: Parts, keep: Callable[[Parts], None]
 
 def depends_on(given: argparse.Namespace) -> dict[str, Any]:
     """What a stored part was made with."""
-    from shoal.rides.policies import thinking
+    from shoal.rides.policies import onward, thinking
 
     arm = credit_arms.settings(credit_arms.ARMS[TRAINED[0]])
-    numbers = [thinking.JUDGEMENT, thinking.BUILD_ITERATIONS, SEED, ITERATIONS, FUTURES]
+    numbers = [thinking.JUDGEMENT, onward.BUILD_ITERATIONS, SEED, ITERATIONS, FUTURES]
     return {"days": given.days, "numbers": numbers, "trained": arm}
 
 

@@ -129,6 +129,8 @@ class PPOConfig:
     """Scale observations by their running mean and standard deviation (saved with the run)."""
     normalise_rewards: bool = False
     """Scale rewards by the running standard deviation of the return (saved with the run)."""
+    clip_rewards: bool = field(default=False, metadata=LATER)
+    """Learn from the sign of each reward, as is usual for Atari; returns are reported as they are."""
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the hidden layers."""
     activation: Literal["tanh", "relu", "silu"] = "tanh"
@@ -248,6 +250,9 @@ class RunConfig:
     """Group of runs at Weights & Biases; default: WANDB_RUN_GROUP."""
     wandb_tags: str = ""
     """Tags at Weights & Biases, separated by commas; default: WANDB_TAGS."""
+    noise_meter: bool = field(default=True, metadata=LATER)
+    """Measure the gradient's noise in environments (docs/metrics.md): how many are worth having. It costs a few percent
+    of an update at most and changes nothing that is learned."""
     on_save_error: Literal["warn", "fail"] = "warn"
     """After a failed checkpoint: warn and try again at the next one, or stop the run."""
 
@@ -289,6 +294,16 @@ class TrainConfig:
     """Modules that register environments, imported first: --import MODULE, once for each."""
     wrappers: tuple[str, ...] = ()
     """Wrappers of each environment, innermost first: --wrapper module:Class, once for each."""
+    frame_skip: int = field(default=1, metadata=LATER)
+    """Repeat each action so many times; a picture is the brighter of the last two frames."""
+    grey: bool = field(default=False, metadata=LATER)
+    """Pictures in grey (--gray will do)."""
+    resize: int | None = field(default=None, metadata=LATER)
+    """Pictures of so many pixels a side, by averaging areas."""
+    frame_stack: int = field(default=1, metadata=LATER)
+    """The last so many frames as one picture, so that movement can be seen."""
+    leave_out: tuple[str, ...] = field(default=(), metadata=LATER)
+    """Parts of a Dict observation that the policy does not see, such as a text."""
     callbacks: tuple[str, ...] = field(default=(), metadata=LATER)
     """Your own code in the loop: --callback module:Class, once for each, called in this order."""
     init_from: str = field(default="", metadata=LATER)
@@ -304,6 +319,10 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
+        for name in ("frame_skip", "frame_stack"):
+            check_whole(name, getattr(self, name), 1)
+        if self.resize is not None:
+            check_whole("resize", self.resize, 1)
 
     def replace(self, **changes: Any) -> TrainConfig:
         """A copy with changes given by flat name, e.g. `replace(num_envs=64, seed=1)`."""

@@ -15,8 +15,21 @@ EXTRAS = {  # the first that has a package is the one to name for it
     "tensorboard": ("tensorboard",),
     "wandb": ("wandb",),
     "ray": ("ray",),
+    "atari": ("ale_py",),
+    "minigrid": ("minigrid",),
     "peers": ("stable_baselines3",),
 }
+
+
+def installed(package: str) -> bool:
+    """Whether a package can be imported. Nothing is.
+
+    >>> installed("numpy"), installed("no_such_package")
+    (True, False)
+    """
+    if package in sys.modules:  # None stands there for one that must not be imported
+        return sys.modules[package] is not None
+    return importlib.util.find_spec(package) is not None
 
 
 def missing(extra: str) -> list[str]:
@@ -25,7 +38,7 @@ def missing(extra: str) -> list[str]:
     >>> missing("report")
     []
     """
-    return [package for package in EXTRAS[extra] if not _installed(package)]
+    return [package for package in EXTRAS[extra] if not installed(package)]
 
 
 def require(extra: str, purpose: str) -> None:
@@ -50,7 +63,7 @@ def version(package: str) -> str | None:
     (False, None)
     """
     try:
-        return metadata.version(package) if _installed(package) else None
+        return metadata.version(package) if installed(package) else None
     except metadata.PackageNotFoundError:
         return None
 
@@ -62,9 +75,3 @@ def extra_of(package: str) -> str | None:
     ('rides', None)
     """
     return next((extra for extra, packages in EXTRAS.items() if package in packages), None)
-
-
-def _installed(package: str) -> bool:
-    if package in sys.modules:  # None stands there for one that must not be imported
-        return sys.modules[package] is not None
-    return importlib.util.find_spec(package) is not None

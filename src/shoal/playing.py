@@ -20,8 +20,9 @@ from shoal.held_out import play as play_episodes
 from shoal.runs.film import Frames, Writer, check_film, open_film
 from shoal.saved_run import Saved, limit_of, open_saved
 from shoal.vector.adapt import Stepper
-from shoal.vector.foreign import Maker, find_spec
+from shoal.vector.foreign import Maker, around, find_spec
 from shoal.vector.make import make_vec, name_of
+from shoal.vector.preprocess import wrappers_of
 
 RENDER = ("auto", "none", "human", "ansi")
 _FRAMES_PER_S = 30.0  # of an environment that does not say
@@ -161,8 +162,9 @@ def modes_of(saved: Saved) -> tuple[list[str], Mapping[str, Any]]:
 def _maker(saved: Saved, mode: str | None) -> Callable[[], Any]:
     more = {} if mode is None else {"render_mode": mode}
     if isinstance(saved.made, str):
-        return Maker(find_spec(saved.made), saved.kwargs | more, saved.imports, saved.config.wrappers)
-    return functools.partial(saved.made, **more) if more and _takes_mode(saved.made) else saved.made
+        return Maker(find_spec(saved.made), saved.kwargs | more, saved.imports, wrappers_of(saved.config))
+    made = functools.partial(saved.made, **more) if more and _takes_mode(saved.made) else saved.made
+    return around(made, wrappers_of(saved.config))
 
 
 def _takes_mode(made: Any) -> bool:

@@ -14,6 +14,7 @@ from shoal.runs.disk import read_json, replace_atomically
 from shoal.runs.folder import Run
 from shoal.runs.meanings import MEANINGS
 from shoal.runs.page import Part, Section, between, number, page, pairs, svg_of, table, text, themed, undrawn
+from shoal.runs.spent import bar, spent
 from shoal.tasks import Task, task_or_default
 
 RETURN = "return/mean_100"
@@ -42,6 +43,7 @@ def write_report(run: str | Path | Run, *, runs_dir: str | Path = "runs") -> Pat
     rows = folder.metrics()
     pictures = _pictures(rows, config)
     if pictures:
+        folder.figures.mkdir(exist_ok=True)  # a copy of the run may lack it: git, for one, keeps no empty folder
         replace_atomically(folder.figures / "curves.svg", _side_by_side(pictures).encode())
     path = folder.path / "report.html"
     replace_atomically(path, _page(folder, rows, pictures).encode())
@@ -82,6 +84,8 @@ def _page(run: Run, rows: list[dict[str, Any]], pictures: list[str]) -> str:
             Part("Episodes", clips(run, scores.part(kept, scores.HELD_OUT))),
             *_sections(task, run),
             Part("Training", _charts(run, rows, pictures)),
+            Part("Environments", _environments(config, rows)),
+            Part("Time", bar(spent(rows))),
             Part("Events", _events(events)),
             Part("Last epoch", pairs(last, {**MEANINGS, **task.meanings}) if last else ""),
             Part("Settings", pairs({"task": config["task"], "env_kwargs": config.get("env_kwargs"), **settings}), True),
@@ -188,6 +192,32 @@ def _charts(run: Run, rows: list[dict[str, Any]], pictures: list[str]) -> str:
     if pictures:
         return f"<div class='charts'>{''.join(f'<div>{themed(picture)}</div>' for picture in pictures)}</div>"
     return undrawn(run.name, "report", "curves") if rows and missing("report") else "No epoch has been recorded yet."
+
+
+def _environments(config: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    """Their number, beside the number at which noise and signal of the gradient are alike."""
+    count = config["vector"].get("num_envs")
+    scales = [row["noise/scale"] for row in rows if row.get("noise/scale") is not None]
+    looked = any("noise/variance" in row for row in rows)
+    if not looked or not isinstance(count, int):
+        return ""
+    if not scales:
+        return (
+            f"<p>This run has <b>{count:,}</b> environments. The noise scale of the policy's gradient is beyond what "
+            "could be measured: many more would still make it clearer.</p>"
+        )
+    scale = float(scales[-1])
+    if scale > 2 * count:
+        says = "more of them would make the gradient clearer, almost in proportion"
+    elif scale < count / 2:
+        says = "more of them would hardly make it clearer; fewer, with more updates, may learn as well"
+    else:
+        says = "twice as many would still help, four times as many little more"
+    return (
+        f"<p>This run has <b>{count:,}</b> environments. At its end the noise scale of the policy's gradient is "
+        f"<b>{text(number(scale, ',.3g'))}</b> environments: so many make noise and signal alike. Of a single update, "
+        f"{says}.</p>"
+    )
 
 
 def _side_by_side(pictures: list[str], columns: int = 2) -> str:

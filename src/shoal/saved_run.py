@@ -18,6 +18,7 @@ from shoal.tasks.networks import resolve
 from shoal.tasks.saved import check_environment, parse_env_kwargs
 from shoal.vector.adapt import Stepper
 from shoal.vector.foreign import find_spec, import_all
+from shoal.vector.preprocess import wrappers_of
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,8 @@ class Saved:
 
     def environments(self, num_envs: int | None, episodes: int, say: Say) -> VectorEnv[Any, Any, Any]:
         """To play so many episodes in; without `num_envs` as many as make it fast."""
-        wrappers = self.config.wrappers
-        return open_environments(
-            self.made, self.kwargs, num_envs, episodes, self.policy, say, imports=self.imports, wrappers=wrappers
-        )
+        around = {"imports": self.imports, "wrappers": wrappers_of(self.config)}
+        return open_environments(self.made, self.kwargs, num_envs, episodes, self.policy, say, **around)
 
 
 def open_saved(

@@ -23,6 +23,7 @@ from shoal.tasks.presets import BUDGETS, auto_scaled, config_for, config_without
 from shoal.tasks.saved import parse_env_kwargs
 from shoal.vector.foreign import import_all, modules_of
 from shoal.vector.make import make_probe, make_vec, name_of, probed_cost_s
+from shoal.vector.preprocess import wrappers_of
 
 
 def new_config(task: str | None, config: TrainConfig | None, env: Any, options: dict[str, Any]) -> TrainConfig:
@@ -65,11 +66,10 @@ def make_curve(config: TrainConfig, env: Any, evaluate_env: Any, say: Callable[[
     """What evaluates while the run trains, in environments of its own, if that is asked for."""
     if config.run.evaluate_every is None:
         return None
-    if evaluate_env is not None:
-        return HeldOutCurve(config, (evaluate_env, {}), say)
-    made = _made_of(config, env[0] if isinstance(env, list | tuple) else env)
-    around = {"imports": made["imports"], "wrappers": made["wrappers"]}
-    return HeldOutCurve(config, (made["env"], made["env_kwargs"]), say, **around)
+    played = env if evaluate_env is None else evaluate_env
+    made = _made_of(config, played[0] if isinstance(played, list | tuple) else played)
+    imports = config.imports if isinstance(made["env"], str) else ()
+    return HeldOutCurve(config, (made["env"], made["env_kwargs"]), say, imports=imports, wrappers=made["wrappers"])
 
 
 def check_evaluable(config: TrainConfig, env: Any, evaluate_env: Any) -> None:
@@ -93,7 +93,7 @@ def _made_of(config: TrainConfig, env: Any) -> dict[str, Any]:
         "env": made,
         "env_kwargs": kwargs,
         "imports": config.imports if env is None else (),
-        "wrappers": config.wrappers,
+        "wrappers": wrappers_of(config),
         "backend": vector.backend,
         "start_method": vector.start_method,
         "step_timeout_s": vector.step_timeout,
@@ -173,7 +173,7 @@ def settle(config: TrainConfig, env: Any, say: Callable[[str], None]) -> TrainCo
 
 def _known_spaces(config: TrainConfig) -> Spaces | None:
     """What a task says of its spaces: then no environment is built here, where one that breaks ends the training."""
-    if config.vector.num_envs == "auto" or config.wrappers:
+    if config.vector.num_envs == "auto" or wrappers_of(config):
         return None
     task = task_or_default(config.task)
     return task.spaces(task.options(parse_env_kwargs(config.env_kwargs)))

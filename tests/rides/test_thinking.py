@@ -15,10 +15,11 @@ from shoal.cli import main
 from shoal.core.seeds import Stream
 from shoal.rides.env import RidesVectorEnv
 from shoal.rides.options import RidesOptions
+from shoal.rides.policies.halving import Halving
 from shoal.rides.policies.learned import Negotiator
 from shoal.rides.policies.simple import myopic
 from shoal.rides.policies.thinking import Thinking
-from shoal.rides.routing.problem import NO_CHANGE, NUM_OFFERS
+from shoal.rides.routing.problem import NO_CHANGE, NUM_OFFERS, OFFER_MIN
 from shoal.training import train
 
 OPTIONS = RidesOptions(customers=6, start="none", prices="insertion", futures=0, iterations=5)
@@ -172,3 +173,69 @@ def test_the_same_number_of_futures_gives_the_same_offers(folder: Path) -> None:
     first, second = (agent.entrant().policy(env, observations).tolist() for agent in agents)
     assert first == second
     env.close()
+
+
+# -- the rollout that the agent plays itself -----------------------------------------------------------
+
+
+def halved(env: RidesVectorEnv, act: Any, played: int = 2) -> Any:
+    policy = Halving(act, nothing, 1, played=played, judgement=0.0)
+    return policy.net_min(env, env.look())
+
+
+def test_a_rollout_of_the_agent_is_the_same_whatever_is_beside_it(env: RidesVectorEnv) -> None:
+    alone = RidesVectorEnv(1, OPTIONS, stream=Stream.EVALUATE)
+    alone.reset(seed=[6])
+    for _ in range(3):
+        alone.step(np.full(1, NO_CHANGE))
+    before = {name: value.copy() for name, value in env.get_state().items()}
+    np.testing.assert_array_equal(halved(alone, myopic())[0], halved(env, myopic())[1])
+    for name, value in env.get_state().items():
+        np.testing.assert_array_equal(value, before[name], err_msg=name)
+    alone.close()
+
+
+def test_the_best_offers_are_played_for_themselves_and_half_of_them_drop_out(env: RidesVectorEnv) -> None:
+    """3 days, 1 future for all, then 4 offers and no change in 2 futures, then 2 and no change in 2 more; only those
+    played have another figure than before."""
+    rows: list[int] = []
+
+    def act(world: RidesVectorEnv, observations: Any) -> Any:
+        rows.append(world.num_envs)
+        return np.full(world.num_envs, NO_CHANGE)
+
+    net = halved(env, act)
+    assert rows == [3, 3, 30, 30, 18, 18]
+    before = Thinking(act, nothing, 1, judgement=0.0).net_min(env, env.look())
+    differ = net != before
+    assert (differ.sum(1) <= 4).all()
+    assert differ.any()
+    assert (net[:, NO_CHANGE] == 0).all()
+
+
+def test_an_offer_played_for_itself_is_worth_what_the_day_then_costs_less() -> None:
+    """With the one later request known and nobody asked, one future: P x (saved - minutes) - refusals, to the bit."""
+    env = RidesVectorEnv(1, replace(OPTIONS, customers=12), stream=Stream.EVALUATE)
+    env.reset(seed=[5])
+    for _ in range(6):
+        env.step(np.full(1, NO_CHANGE))
+    env.look()
+    policy = Halving(lambda world, seen: np.full(world.num_envs, NO_CHANGE), nothing, 1, played=1)
+    offers = np.array([[3, 0]])
+    gain = policy._gains(env, np.array([0]), offers, np.array([4]))
+    ends = policy._ends(env, np.array([0]), np.array([[3, 0, NO_CHANGE]]), np.array([4]), 6)[0, :, 0]
+    p = env.menu.p_accept[0, offers[0]]
+    saved = ends[:2] - ends[2]
+    np.testing.assert_allclose(gain[0], p * (saved - 0.05 * OFFER_MIN[offers[0]]) - 1.0 * (1 - p))
+    assert ends.max() < 0  # minutes driven
+    assert saved[0] >= saved[1] - 15  # room in both directions holds the other's, but for the search's luck
+    env.close()
+
+
+def test_evaluate_plays_the_rollout_of_a_runs_agent(folder: Path, capsys: Any) -> None:
+    quick = ["--days", "2", "--no-reference", "--oracle-iterations", "5", "--threads", "1", "--json"]
+    assert run_cli("evaluate", "r", "--runs-dir", str(folder), *quick, "--policy", "rollout:agent") == 0
+    found = json.loads(capsys.readouterr().out)["contests"]["base"]
+    assert "r" in found["differences"]["r, rollout"]
+    assert run_cli("evaluate", "rides", *quick, "--policy", "rollout:agent") == 2
+    assert "shoal evaluate RUN --policy rollout:agent" in capsys.readouterr().err

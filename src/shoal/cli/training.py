@@ -88,7 +88,7 @@ def config_from(args: list[str], imports: list[str]) -> Any:
     """The settings that the flags of a new run ask for."""
     from shoal.config import TrainConfig
     from shoal.tasks import options_class
-    from shoal.tasks.presets import config_for, without_budget
+    from shoal.tasks.presets import config_for, with_preset_kwargs, without_budget
 
     task, _ = take(args, "--task")
     if task is None and not {"-h", "--help"} & set(args):
@@ -96,11 +96,14 @@ def config_from(args: list[str], imports: list[str]) -> Any:
     wrappers, args = take_all(args, "--wrapper")
     callbacks, args = take_all(args, "--callback")
     find_here([*imports, *wrappers, *callbacks, *([task] if task and ":" in task else [])])
-    default = config_for(task or TrainConfig.task).replace(wrappers=tuple(wrappers), callbacks=tuple(callbacks))
+    default = config_for(task or TrainConfig.task, wrappers=tuple(wrappers), callbacks=tuple(callbacks))
     if gives_budget(args):
         default = without_budget(default)
     options = options_class(default.task)
     if options is None:
+        given, args = take(args, "--env-kwargs")
+        if given is not None:
+            default = default.replace(env_kwargs=with_preset_kwargs(default.task, given))
         return parse(TrainConfig, args, "shoal train TASK", default, about=_ABOUT, extra=_EXTRA)
     return _with_flags(args, default, options)
 

@@ -54,7 +54,8 @@ class Layout:
         else:
             raise Unsupported(
                 f"a space of type {type(space).__name__} at {self._name(path)} cannot be laid out as arrays. Expected "
-                "Box, Discrete, MultiDiscrete, MultiBinary, or Dict/Tuple of them; wrap the environment to flatten it."
+                "Box, Discrete, MultiDiscrete, MultiBinary, or Dict/Tuple of them; wrap the environment to flatten it"
+                + (f", or add --leave-out {path[0]}" if len(path) == 1 and isinstance(path[0], str) else "")
             )
 
     @property

@@ -12,6 +12,7 @@ ALIASES = {
     "num_episodes": "episodes",
     "checkpoint_dir": "runs_dir",
     "save_dir": "runs_dir",
+    "gray": "grey",
 }
 # What other libraries call an option: not taken, since a few differ in meaning, but pointed at.
 ELSEWHERE = {

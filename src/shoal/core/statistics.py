@@ -26,8 +26,8 @@ def standard_error(values: Array) -> float:
 def normal(mean: float, error: float) -> tuple[float, float]:
     """95 % interval of a normal value with this standard error.
 
-    >>> normal(1.0, 0.5)
-    (0.02, 1.98)
+    >>> normal(10.0, 1.0)
+    (8.04, 11.96)
     """
     return mean - HALF * error, mean + HALF * error
 

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import torch
 from gymnasium import spaces
 from torch import nn
 
 from shoal.config import TrainConfig, from_dict
-from shoal.core.arrays import Array, conform
+from shoal.core.arrays import Array, Layout, conform
 from shoal.core.errors import NotFinite, ShapeError
 from shoal.core.seeds import SCHEME
 from shoal.core.spaces import space_from_data
@@ -24,6 +25,7 @@ from shoal.runs import best
 from shoal.runs import checkpoint as checkpoints
 from shoal.runs.checkpoint import Checkpoint, CheckpointError
 from shoal.runs.folder import Run
+from shoal.vector.preprocess import Observer, Preprocess
 
 
 class DeployedPolicy:
@@ -61,17 +63,46 @@ class DeployedPolicy:
             try:
                 layout.write(observation, rows, 0)
             except ShapeError as error:
-                if not self._could_be_a_batch(observation):
+                if self._could_be_a_batch(observation):
+                    hint = "This looks like many observations: call policy(observations, batched=True)"
+                elif self.recipe:
+                    hint = (
+                        f"The run was trained with {self.recipe}: take observations from policy.wrap(env), or from "
+                        "policy.observer(space), which treat them so"
+                    )
+                else:
                     raise
-                raise ShapeError(
-                    f"{error.message}. This looks like many observations: call policy(observations, batched=True)"
-                ) from None
+                raise ShapeError(f"{error.message}. {hint}") from None
         try:
             layout.check_finite(rows, "a policy answers finite numbers only:")
         except NotFinite as error:
             raise NotFinite(error.message, env=error.row if batched else None) from None  # type: ignore[attr-defined]
         actions = self.act(rows, deterministic)
         return actions if batched else _single(actions[0], self.action_space)
+
+    @property
+    def recipe(self) -> Preprocess:
+        """What the run does to observations before its policy sees them: `--frame-stack 4` and the like."""
+        return Preprocess.of(self.config)
+
+    def wrap(self, env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+        """An environment whose observations are as this policy takes them, an action repeated as in training. What the
+        run had as `--wrapper` is the caller's to put around it first."""
+        wrapped = self.recipe(env) if self.recipe else env
+        self._check_space(wrapped.observation_space)
+        return wrapped
+
+    def observer(self, space: spaces.Space[Any]) -> Observer:
+        """The same for raw observations that come from no environment, those of a camera, say: `first` at the beginning
+        of an episode and `next` after it give what the policy takes."""
+        observer = Observer(self.recipe, space)
+        self._check_space(observer.space)
+        return observer
+
+    def _check_space(self, space: spaces.Space[Any]) -> None:
+        trained = self.agent.features.layout
+        if trained.leaves != Layout(space).leaves:
+            raise ValueError(f"expected observations that become {trained.space}, as in training, got {space}")
 
     @torch.inference_mode()
     def act(self, rows: list[Array], deterministic: bool, noise: torch.Tensor | None = None) -> Array:

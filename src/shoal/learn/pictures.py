@@ -7,17 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
 from shoal.core.arrays import Layout
+from shoal.core.pictures import LEAST, channels_last, is_picture
 from shoal.learn.distributions import ActionKind
 from shoal.learn.networks import ActorCritic
 
 Encoder = Literal["auto", "nature", "impala-small", "flat"]
-LEAST = 1000  # numbers of a picture: fewer are a board or a table, which a perceptron sees well
 NATURE_SIDE = 36  # pixels: the three convolutions of "nature" leave nothing of a smaller picture
 _NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # (channels, kernel, stride): Mnih et al. 2015
 _NATURE_WIDTH, _IMPALA_WIDTH = 512, 256
@@ -39,8 +38,7 @@ class Picture:
 
     @property
     def channels_last(self) -> bool:
-        """Channels are the shorter of the two axes; where they are alike, the last, as Gymnasium has it."""
-        return len(self.shape) == 2 or self._stacked[3] <= self._stacked[1]
+        return channels_last(self.shape)
 
     @property
     def size(self) -> tuple[int, int, int]:
@@ -74,7 +72,7 @@ def pictures(space: spaces.Space[Any], encoder: Encoder = "auto") -> list[Pictur
         return []
     found = []
     for leaf, (path, shape, dtype) in enumerate(Layout(space).leaves):
-        if dtype == np.uint8 and (len(shape) in (3, 4) or (len(shape) == 2 and math.prod(shape) >= LEAST)):
+        if is_picture(shape, dtype):
             name = "the observation" + (f" part {'/'.join(map(str, path))}" if path else "")
             found.append(Picture(leaf, name, shape))
     large = [picture for picture in found if picture.numbers >= LEAST]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,6 +17,7 @@ from shoal.core.arrays import Array
 from shoal.learn.backprop import way_of
 from shoal.learn.credit import AllActions, Surrogate, surrogate
 from shoal.learn.distributions import ActionKind
+from shoal.learn.noise import NoiseMeter
 
 MAX_LOG_RATIO = 20.0  # exp(20) is finite in float32 and far outside any clip range
 MAX_SKIPPED_IN_A_ROW = 10
@@ -37,6 +39,7 @@ class Batch:
     targets: Tensor  # float32[B], value targets
     values: Tensor  # float32[B], value estimates when the data was collected
     every: AllActions | None = None  # where the environment gave credit: the policy learns from this alone
+    environments: Tensor | None = None  # int64[B], on the CPU: whose each row is
 
     def __len__(self) -> int:
         return len(self.features)
@@ -97,8 +100,10 @@ def normalised(advantages: Tensor) -> tuple[Tensor, bool]:
 class PPO:
     """A network, its optimiser (which lives as long as the run) and the update."""
 
-    def __init__(self, network: nn.Module, kind: ActionKind, config: PPOConfig) -> None:
-        self.network, self.kind, self.config = network, kind, config
+    def __init__(
+        self, network: nn.Module, kind: ActionKind, config: PPOConfig, meter: NoiseMeter | None = None
+    ) -> None:
+        self.network, self.kind, self.config, self.meter = network, kind, config, meter
         self.parameters = [p for p in network.parameters() if p.requires_grad]
         self.optimiser = torch.optim.Adam(
             self.parameters, lr=chosen(config.learning_rate), eps=1e-5, fused=config.device in ("cpu", "cuda")
@@ -126,6 +131,7 @@ class PPO:
         self.skipped = self.stopped = 0
         before = [p.detach().clone() for p in self.parameters], self.state()
         self._begin = way_of(self.network)
+        noise = self._noise(batch)
         self.network.train()
         try:
             if config.policy_epochs is None and config.value_epochs is None:
@@ -142,6 +148,7 @@ class PPO:
         explained = 1 - (batch.targets - batch.values).var(correction=0) / variance if variance > 0 else math.nan
         return {
             **metrics,
+            **noise,
             "value/explained_variance": float(explained),
             "optim/learning_rate": rate,
             "optim/clip": self.clip,
@@ -152,6 +159,31 @@ class PPO:
             "guard/restored_updates": int(restored),
             "guard/flat_advantages": int(skipped_normalisation),
         }
+
+    def _noise(self, batch: Batch) -> dict[str, float]:
+        """Figures of the gradient's noise, while the policy is still the one that acted."""
+        if self.meter is None or batch.environments is None:
+            return {}
+        passes = self.config.policy_epochs or self.config.update_epochs
+        steps = passes * -(-len(batch) // chosen(self.config.minibatch_size))
+        if not self.meter.due(passes, steps):
+            return self.meter.scale()
+        start = time.perf_counter()
+        with torch.random.fork_rng(devices=[]):  # a network that draws random numbers draws the same ones afterwards
+            seen = self.meter.look(batch.environments, partial(self._policy_gradient, batch))
+        return {**seen, **self.meter.scale(), "time/noise_s": time.perf_counter() - start}
+
+    def _policy_gradient(self, batch: Batch, rows: Tensor) -> Tensor:
+        """Of the policy's loss alone, on these rows; nothing is left behind."""
+        rows = rows.to(batch.features.device)
+        run = self._begin(self.network, batch.features.index_select(0, rows))
+        self.optimiser.zero_grad(set_to_none=True)
+        params = run.policy() if batch.masks is None else self.kind.mask(run.policy(), batch.masks[rows])
+        run.policy_slope(self._policy_loss(params, batch, rows).slope)
+        run.finish()
+        parts = [(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in self.parameters]
+        self.optimiser.zero_grad(set_to_none=True)
+        return torch.cat(parts)
 
     def _passes(self, batch: Batch, epochs: int, shuffle: torch.Generator, *, policy: bool, value: bool) -> None:
         for _ in range(epochs):

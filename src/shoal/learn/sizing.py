@@ -14,9 +14,10 @@ import numpy as np
 from shoal.config import PPOConfig, TrainConfig, chosen
 from shoal.core.arrays import Layout
 from shoal.core.machine import control_groups, usable_cores
+from shoal.core.pictures import LEAST
 from shoal.learn.distributions import action_kind
 from shoal.learn.encoders import MASK_KEY, Features
-from shoal.learn.pictures import LEAST, chosen_encoder, pictures, sizes, width_of
+from shoal.learn.pictures import chosen_encoder, pictures, sizes, width_of
 from shoal.learn.policy import chunk_rows
 from shoal.learn.rollout import Rollout
 from shoal.runs.provenance import memory_bytes

@@ -10,9 +10,11 @@ from shoal.core.arrays import Array
 from shoal.core.protocols import Acting, Credit
 from shoal.rides.credit import Rates, RebuiltDays
 from shoal.rides.examination import DAYS, Examination, is_due
+from shoal.rides.negotiated import NegotiatedDays
 
 if TYPE_CHECKING:
     from shoal.rides.bookings import Bookings
+    from shoal.rides.env import RidesVectorEnv
     from shoal.rides.options import RidesOptions
     from shoal.rides.routing.oracle import RoutingOracle
 
@@ -29,8 +31,9 @@ class Coach:
         self._rebuilt: RebuiltDays | None = None
         if options.credited:
             rates = Rates(*options.burden_rates)
+            kind = NegotiatedDays if options.credit == "negotiated" else RebuiltDays
             chosen = options.credit_requests, options.credit_generous
-            self._rebuilt = RebuiltDays(oracle, options.offer_effect, rates, *chosen)
+            self._rebuilt = kind(oracle, options.offer_effect, rates, *chosen)
         days = options.held_out_days
         days = (0 if options.futures else DAYS) if days is None else days
         self._examination = Examination(options, days, oracle.threads) if days else None
@@ -58,11 +61,11 @@ class Coach:
         if self._rebuilt is not None and self._noting:
             self._rebuilt.end(rows, bookings, net_min)
 
-    def credit(self, steps: int) -> Credit | None:
+    def credit(self, steps: int, env: RidesVectorEnv, policy: Acting) -> Credit | None:
         """What each offer was worth by the end of its day, for the requests drawn."""
         if self._rebuilt is None:
             return None
-        credit = self._rebuilt.credit(steps)
+        credit = self._rebuilt.of(env, policy).credit(steps)
         claimed, real = (credit.metrics.get(f"credit/{name}") for name in ("claimed", "real"))
         self._claimed = None if claimed is None or real is None else claimed - real
         return credit
@@ -113,6 +116,8 @@ class Coach:
     def close(self) -> None:
         if self._examination is not None:
             self._examination.close()
+        if self._rebuilt is not None:
+            self._rebuilt.close()
 
 
 def figures_of(days: list[dict[str, Array]], customers: int) -> dict[str, float]:

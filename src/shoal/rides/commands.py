@@ -44,6 +44,8 @@ def policy_by_name(name: str) -> Policy:
     from shoal.rides.policies.simple import POLICIES
 
     plain, colon, argument = name.partition(":")
+    if name == "rollout:agent":
+        raise ValueError("rollout:agent plays futures with a run's agent: shoal evaluate RUN --policy rollout:agent")
     if plain not in POLICIES:
         raise ValueError(f"expected a policy of {', '.join(POLICIES)}, got {name!r}")
     if not colon:

@@ -10,13 +10,13 @@ biased as those are (docs/rides.md says by how much). It knows what came later, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from shoal.compiled.random import mix
 from shoal.core.arrays import Array
-from shoal.core.protocols import Credit
+from shoal.core.protocols import Acting, Credit
 from shoal.rides.bookings import Bookings
 from shoal.rides.routing.oracle import RoutingOracle
 from shoal.rides.routing.plans import Plans
@@ -30,6 +30,9 @@ from shoal.rides.routing.problem import (
     Status,
     turned_away_s,
 )
+
+if TYPE_CHECKING:
+    from shoal.rides.env import RidesVectorEnv
 
 BUILD_ITERATIONS = 2  # ruin-and-recreate iterations after each later request
 PRICE_ITERATIONS = 30  # of each base of pooled pricing; 100 are no less biased
@@ -80,8 +83,8 @@ class RebuiltDays:
         self._row = 0
         self._before: list[Before] = []
         self._ended = np.zeros(num_envs, np.int64)  # days ended since
-        # (environment, day) -> REQUEST[2, C]: windows as agreed, and as they would be after a generous offer
-        self._windows: dict[tuple[int, int], Array] = {}
+        # (environment, day) -> what `keep` wants of it
+        self._kept: dict[tuple[int, int], Any] = {}
         self._net_min: list[Array] = []
 
     def note(self, bookings: Bookings, p_accept: Array, offers: Array) -> None:
@@ -98,19 +101,28 @@ class RebuiltDays:
 
     def end(self, rows: Array, bookings: Bookings, net_min: Array) -> None:
         """Days that ended in these environments, before new ones begin."""
-        agreed = bookings.agreed_requests()
-        wide = generously(bookings, rows) if self.generous else agreed[rows]
-        for at, row in enumerate(rows.tolist()):
-            self._windows[row, int(self._ended[row])] = np.stack([agreed[row], wide[at]])
+        for row, kept in zip(rows.tolist(), self.keep(rows, bookings), strict=True):
+            self._kept[row, int(self._ended[row])] = kept
         self._ended[rows] += 1
         self._net_min.append(net_min)
+
+    def keep(self, rows: Array, bookings: Bookings) -> list[Any]:
+        """Of each of these days REQUEST[2, C]: windows as agreed, and as they would be after a generous offer."""
+        agreed = bookings.agreed_requests()[rows]
+        return list(np.stack([agreed, generously(bookings, rows) if self.generous else agreed], 1))
+
+    def of(self, env: RidesVectorEnv, policy: Acting) -> RebuiltDays:
+        """The same, told who acts and where."""
+        return self
+
+    def close(self) -> None:
+        """End what it has begun."""
 
     def credit(self, steps: int) -> Credit:
         """Values [T, N, 16] in minutes: NaN for requests that were not drawn, or whose day has not ended."""
         values = np.full((steps, len(self._ended), NUM_OFFERS), np.nan, np.float32)
-        if not self._windows:
+        if not self._kept:
             return Credit(values)
-        customers = next(iter(self._windows.values())).shape[1]
         env, t, day, key, request, p, offer = (
             np.concatenate([getattr(one, name) for one in self._before])
             for name in ("env", "t", "day", "key", "request", "p_accept", "offer")
@@ -118,24 +130,27 @@ class RebuiltDays:
         row = np.repeat([one.row for one in self._before], [len(one.env) for one in self._before])
         plans = {name: np.concatenate([one.plans[name] for one in self._before]) for name in Plans.NAMES}
         order = np.lexsort((t, env))  # early requests cost more: so every thread has some of them
-        whole = np.array(
-            [(e, d) in self._windows for e, d in zip(env[order].tolist(), day[order].tolist(), strict=True)]
-        )
+        whole = np.array([(e, d) in self._kept for e, d in zip(env[order].tolist(), day[order].tolist(), strict=True)])
         order = order[whole]
         worth = np.empty((len(order), NUM_OFFERS))
         for low in range(0, len(order), _MOST_ROWS):
             part = order[low : low + _MOST_ROWS]
-            both = np.stack([self._windows[e, d] for e, d in zip(env[part].tolist(), day[part].tolist(), strict=True)])
-            windows = np.where(uniform(key[part], customers) < self.generous, both[:, 1], both[:, 0])
-            days = Plans(self.oracle.problem, len(part), customers)
+            days = Plans(self.oracle.problem, len(part), plans["requests"].shape[1])
             for name, array in days.arrays().items():
                 array[...] = plans[name][part]
-            saving = savings_min(self.oracle, days, windows, t[part], request[part], key[part], self.effect)
+            kept = [self._kept[e, d] for e, d in zip(env[part].tolist(), day[part].tolist(), strict=True)]
+            saving = self.savings_min(days, kept, t[part], request[part], key[part])
             worth[low : low + len(part)] = self.rates.worth(p[part], saving)
         values[row[order], env[order]] = worth
-        claimed = worth[np.arange(len(order)), offer[order]].mean() * customers
+        claimed = worth[np.arange(len(order)), offer[order]].mean() * plans["requests"].shape[1]
         real = np.concatenate(self._net_min).mean()
         return Credit(values, {"credit/claimed": float(claimed), "credit/real": float(real)})
+
+    def savings_min(self, days: Plans, kept: list[Any], t: Array, request: Array, key: Array) -> Array:
+        """Minutes that each accepted offer to request t[k] saves by the end of its day, float64[K, 16]."""
+        both = np.stack(kept)
+        wide = uniform(key, both.shape[2]) < self.generous
+        return savings_min(self.oracle, days, np.where(wide, both[:, 1], both[:, 0]), t, request, key, self.effect)
 
 
 def savings_min(
@@ -157,6 +172,13 @@ def savings_min(
     for later in range(int(t.min()) + 1, customers):
         # Who finds no place is left out of this day, for all offers alike: hence no escalation.
         oracle.add(days, windows[:, later], key, build, escalate=(), active=t < later)
+    return priced_min(oracle, days, request, key, effect, price)
+
+
+def priced_min(
+    oracle: RoutingOracle, days: Plans, request: Array, key: Array, effect: str, price: int = PRICE_ITERATIONS
+) -> Array:
+    """Minutes that each accepted offer to request[k] saves on day k, which lacks it, float64[K, 16]."""
     menu = oracle.pooled_menu(days, request, key, effect, iterations=price)
     away_s = days.cost_s + turned_away_s(oracle.problem, request)
     total_s = np.where(menu.status == Status.OK, menu.cost_s, away_s[:, None])

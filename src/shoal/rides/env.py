@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -16,12 +17,13 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from shoal.compiled.random import mix
+from shoal.core.machine import Stopwatch
 from shoal.core.protocols import Acting, Credit, TrainingEnv
 from shoal.core.seeds import SCHEME, Stream, episode_seed
 from shoal.rides.bookings import Bookings
 from shoal.rides.coach import Coach, figures_of
 from shoal.rides.flexibility.model import ANSWER, epsilon_at, hard_mask, soft_bias
-from shoal.rides.knowledge import answers_to, first_flexibility, new_flexibility, settle
+from shoal.rides.knowledge import answers_to, figures_of_types, first_flexibility, new_flexibility, settle
 from shoal.rides.observe import FEATURES_VERSION, Menu, anticipate, make_menu, observation_space, observe
 from shoal.rides.options import RidesOptions
 from shoal.rides.oracles import make_oracle
@@ -89,6 +91,7 @@ class RidesVectorEnv(TrainingEnv):
         self._ended: list[dict[str, Array]] = []  # figures of days ended since the last report
         self._days_learned_at = 0
         self._days_ended = 0
+        self._planning = Stopwatch()  # since the last report: planning, prices, futures
         self._in_training = False
         self._learned: dict[str, float] = {}  # figures of the model's last training
 
@@ -116,7 +119,9 @@ class RidesVectorEnv(TrainingEnv):
             self._seeds = seeds
             self._episode[chosen] = 0
         self._begin(np.flatnonzero(chosen))
-        return self.look(), {}
+        seen = self.look()
+        self._planning.take()  # no step's time
+        return seen, {}
 
     def step(self, actions: Any) -> tuple[dict[str, Array], Array, Array, Array, dict[str, Any]]:
         """Make one offer in every environment and hear the answers."""
@@ -137,7 +142,8 @@ class RidesVectorEnv(TrainingEnv):
             self._unseen.append(answers_to(bookings, offers, accepted))
         if self._coach is not None:
             self._coach.note(bookings, self.menu.p_accept, offers)
-        bookings.put(offers, accepted, self.options.iterations)
+        with self._planning:
+            bookings.put(offers, accepted, self.options.iterations)
         saved_s = bookings.base_cost_s() - bookings.cost_s() - before_s
         patience, refusal = self.options.burden_rates
         burden = np.where(accepted, patience * OFFER_MIN[offers], refusal)
@@ -162,7 +168,7 @@ class RidesVectorEnv(TrainingEnv):
         self.progress = progress
         metrics: dict[str, Any] = figures_of(self._ended, self.options.customers)
         self._ended.clear()
-        metrics |= self.oracle.figures()
+        metrics |= self.oracle.figures() | {"time/oracle_s": self._planning.take()}
         if self._coach is not None and "rides/net_min" in metrics:
             self._coach.watch(metrics["rides/net_min"], metrics["rides/agreed_min"])
         if self.options.knowledge != "learned":
@@ -182,13 +188,8 @@ class RidesVectorEnv(TrainingEnv):
             else:
                 self._learned = self.flexibility.finish()
         metrics |= self._learned
-        riders = self.days.members
-        guess = self.flexibility.type_probabilities(riders)
-        counts = np.bincount(guess.argmax(1), minlength=4)
-        metrics["flexibility/types"] = "/".join(map(str, counts))
-        metrics["flexibility/type_accuracy"] = float((guess.argmax(1) == self.world.riders.kind[riders]).mean())
-        metrics["flexibility/epsilon"] = epsilon_at(progress, self.options.epsilon)
-        return metrics
+        metrics |= figures_of_types(self.flexibility, self.world, self.days.members)
+        return metrics | {"flexibility/epsilon": epsilon_at(progress, self.options.epsilon)}
 
     def mark(self) -> None:
         """A rollout begins here."""
@@ -198,7 +199,7 @@ class RidesVectorEnv(TrainingEnv):
 
     def credit(self, rollout: Any, policy: Acting) -> Credit | None:
         """What each offer was worth by the end of its day (credit.py)."""
-        return None if self._coach is None else self._coach.credit(rollout.steps)
+        return None if self._coach is None else self._coach.credit(rollout.steps, self, policy)
 
     def examine(self, policy: Acting, epoch: int) -> dict[str, Any]:
         """How well the agent does on a few held-out days (examination.py)."""
@@ -231,6 +232,7 @@ class RidesVectorEnv(TrainingEnv):
             "counters": np.array(counters, np.int64),
             "progress": np.array([self.progress]),
             "unseen": unseen.view(np.uint8).copy(),
+            "p_accept": self.menu.p_accept.copy(),  # as the present observations show it: the model has learned since
         }
 
     def set_state(self, tensors: dict[str, Array]) -> list[int]:
@@ -248,6 +250,9 @@ class RidesVectorEnv(TrainingEnv):
         self._unseen = [unseen.copy()] if len(unseen) else []
         self._ended.clear()
         self.look()
+        if "p_accept" in tensors:  # else saved by an older version
+            self.menu = replace(self.menu, p_accept=tensors["p_accept"].copy())
+        self._planning.take()
         return []
 
     # -- inside ------------------------------------------------------------------------------------
@@ -304,19 +309,21 @@ class RidesVectorEnv(TrainingEnv):
         """Price the current requests (by `prices` if given, else the options') and write down what the agent sees."""
         bookings, options = self.bookings, self.options
         request = bookings.now(bookings.requests)
-        if (prices or options.prices) == "pooled":
-            keys = mix(bookings.step_keys())
-            going_on = bookings.t < bookings.customers  # after a day's last request there is nothing to price
-            total_s, status = self.oracle.pooled_menu(
-                bookings.plans, request, keys, options.offer_effect, active=going_on
-            )
-            extra_s = total_s - bookings.plans.cost_s[:, None]
-        else:
-            extra_s, status = self.oracle.insertion_menu(bookings.plans, request, options.offer_effect)
+        with self._planning:
+            if (prices or options.prices) == "pooled":
+                keys = mix(bookings.step_keys())
+                going_on = bookings.t < bookings.customers  # after a day's last request there is nothing to price
+                total_s, status = self.oracle.pooled_menu(
+                    bookings.plans, request, keys, options.offer_effect, active=going_on
+                )
+                extra_s = total_s - bookings.plans.cost_s[:, None]
+            else:
+                extra_s, status = self.oracle.insertion_menu(bookings.plans, request, options.offer_effect)
         self.menu = make_menu(bookings, extra_s, status, self._p_accept())
         obs = observe(bookings, self.days, self.menu)
         value_min = None if self.lookahead is None else self.lookahead.values(obs)
-        future_min = future_values(self, options.futures) if options.futures else None
+        with self._planning:
+            future_min = future_values(self, options.futures) if options.futures else None
         anticipate(obs, self.menu, value_min, future_min, options.burden_rates)
         free = self._ignores_mask()
         obs["bias"] = np.zeros((self.num_envs, NUM_OFFERS), np.float32)

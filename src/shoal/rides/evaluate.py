@@ -17,7 +17,8 @@ class ContestArgs:
     policy: tuple[str, ...] = ()
     """Baselines to play: none, random, everything, fixed, max-change, max-expected, myopic, myopic:pooled, lookahead,
     lookahead:pooled, taught, rollout, informed, hindsight (docs/rides.md says what each is). Beside a run, none,
-    max-change, and myopic and lookahead with both prices are played anyway."""
+    max-change, and myopic and lookahead with both prices are played anyway; rollout:agent plays futures with the run's
+    own agent, which is slow."""
     days: int = 900
     """Held-out days: 900 for a final result (over an hour with the reference), 60 for a first look."""
     seed: int = 0

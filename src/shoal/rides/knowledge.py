@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -50,6 +50,15 @@ def first_flexibility(options: RidesOptions) -> dict[str, Array]:
 def new_flexibility(world: World) -> FlexibilityModel:
     prior = PRIOR / PRIOR.sum()
     return FlexibilityModel(world.riders.profile_features(), seed=world.options.population_seed, prior=prior)
+
+
+def figures_of_types(model: FlexibilityModel, world: World, riders: Array) -> dict[str, Any]:
+    """How many riders it takes for each type, and how often it is right."""
+    guess = model.type_probabilities(riders).argmax(1)
+    return {
+        "flexibility/types": "/".join(map(str, np.bincount(guess, minlength=4))),
+        "flexibility/type_accuracy": float((guess == world.riders.kind[riders]).mean()),
+    }
 
 
 def settle(env: RidesVectorEnv, state: dict[str, Array]) -> None:

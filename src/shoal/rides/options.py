@@ -77,9 +77,10 @@ class RidesOptions:
     lookahead and a network trained on sampled futures."""
     start_temperature: float = 0.15
     """Minutes of expected net gain that initially multiply an offer's odds by e."""
-    credit: Literal["auto", "rebuilt", "rewards"] = "auto"
+    credit: Literal["auto", "rebuilt", "negotiated", "rewards"] = "auto"
     """Source of PPO's advantages. rebuilt: all 16 offers of a request, priced at the end of the agent's own day.
-    rewards: the sum of later rewards. auto: rebuilt, but rewards for --start taught."""
+    negotiated: the same, but without the request the agent negotiates the later ones again; ten times as slow, so take
+    few --credit-requests. rewards: the sum of later rewards. auto: rebuilt, but rewards for --start taught."""
     credit_requests: int = 15
     """Requests drawn from each day to be credited; the others are not learned from."""
     credit_generous: float = 0.5
@@ -128,8 +129,8 @@ class RidesOptions:
 
     @property
     def credited(self) -> bool:
-        """Whether PPO learns from rebuilt days."""
-        return self.credit == "rebuilt" or (self.credit == "auto" and self.start != "taught")
+        """Whether PPO learns from what each offer was worth at the end of the day."""
+        return self.credit in ("rebuilt", "negotiated") or (self.credit == "auto" and self.start != "taught")
 
     @property
     def burden_rates(self) -> tuple[float, float]:

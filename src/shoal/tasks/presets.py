@@ -13,6 +13,7 @@ from typing import Any
 from shoal.config import TrainConfig, chosen
 from shoal.core.spelling import unaliased
 from shoal.tasks import find, options_class, options_to_kwargs, settings
+from shoal.tasks.saved import parse_env_kwargs
 
 # For environments without a preset; what each learns: docs and benchmarks/ppo/default_learning.py.
 DEFAULT: dict[str, Any] = {
@@ -70,26 +71,102 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 PRESETS["shoal/CartPole-v1"] = PRESETS["CartPole-v1"]
 
+_PICTURES: dict[str, Any] = {  # PPO on pictures as Schulman et al. 2017 have it: one CNN, nothing behind it
+    "num_envs": 8,
+    "rollout_steps": 128,
+    "minibatch_size": 256,
+    "update_epochs": 4,
+    "learning_rate": 2.5e-4,
+    "clip": 0.1,
+    "entropy_coef": 0.01,
+    "hidden": (),
+    "network": "shared",
+}
+# Of all ids that begin so, where an id has no settings of its own.
+FAMILIES: dict[str, dict[str, Any]] = {
+    # Of ALE's v5 are the sticky actions (0.25), the smallest set of actions and that a lost life ends nothing; its own
+    # skipping is turned off, since it shows the last frame alone, without what blinks (Machado et al. 2018).
+    "ALE/": {
+        **_PICTURES,
+        "env_kwargs": '{"frameskip": 1, "obs_type": "grayscale"}',
+        "frame_skip": 4,
+        "grey": True,
+        "resize": 84,
+        "frame_stack": 4,
+        "clip_rewards": True,
+        "steps": 10_000_000,
+    },
+    "MiniGrid-": {
+        "num_envs": 16,
+        "rollout_steps": 128,
+        "minibatch_size": 256,
+        "update_epochs": 4,
+        "learning_rate": 1e-3,
+        "entropy_coef": 0.01,
+        "normalise_observations": True,  # codes of 0 to 10 that mean things: as pixels they would all be black
+        "leave_out": ("mission",),
+        "steps": 1_000_000,
+    },
+}
+FAMILIES["BabyAI-"] = FAMILIES["MiniGrid-"]
+PRESETS["MiniGrid-Empty-5x5-v0"] = {**FAMILIES["MiniGrid-"], "steps": 100_000}
+PRESETS["MiniGrid-DoorKey-5x5-v0"] = {**FAMILIES["MiniGrid-"], "steps": 200_000}
+PRESETS["CarRacing-v3"] = {
+    **_PICTURES,
+    "gae_lambda": 0.95,
+    "frame_skip": 2,
+    "grey": True,
+    "resize": 64,
+    "frame_stack": 2,
+    "learning_rate": 1e-4,
+    "clip": 0.2,
+    "entropy_coef": 0.0,
+    "update_epochs": 10,
+    "normalise_rewards": True,
+    "hidden": (256,),
+    "steps": 4_000_000,
+}
+
 MOST_CLIP = 0.5  # of --auto-scale: beyond this hardly anything is clipped
 BUDGETS = ("steps", "epochs", "episodes")
 
 
 def preset_of(task: str) -> Mapping[str, Any]:
     """The settings of a task, of an id in the table, or those of any other."""
-    found = None if task in PRESETS else find(task)
-    return PRESETS.get(task, DEFAULT) if found is None or found.preset is None else found.preset
+    name = task.rpartition(":")[2]
+    found = None if name in PRESETS else find(task)
+    if found is not None and found.preset is not None:
+        return found.preset
+    families = [settings for start, settings in FAMILIES.items() if name.startswith(start)]
+    of_id: Mapping[str, Any] = PRESETS.get(name) or next(iter(families), DEFAULT)
+    return of_id
 
 
 def config_for(task: str, **options: Any) -> TrainConfig:
-    """The settings of `shoal train TASK`: the preset, then the options given by flat name."""
+    """The settings of `shoal train TASK`: the preset, then the options given by flat name.
+
+    Arguments of the environment are added to the preset's. What a wrapper leaves of an observation only its user knows,
+    so with wrappers nothing is left out that is not asked for.
+    """
     options = unaliased(options)
-    config = TrainConfig(task=task).replace(**preset_of(task))
+    preset = preset_of(task)
+    if "env_kwargs" in options:
+        options["env_kwargs"] = with_preset_kwargs(task, options["env_kwargs"])
+    if options.get("wrappers"):
+        options = {"leave_out": (), **options}
+    config = TrainConfig(task=task).replace(**preset)
     own = options_class(task)
     if own is not None:  # the task's own flags at their defaults: the same run from Python as from the command line
         task_options = own(**json.loads(options.get("env_kwargs") or config.env_kwargs))
         options = {**options, "env_kwargs": options_to_kwargs(task_options)}
         config = config.replace(**unaliased(settings(task, task_options)))
     return _with_budget_of(config, options)
+
+
+def with_preset_kwargs(task: str, given: str) -> str:
+    """Arguments of the environment as JSON, beside those of the task's preset."""
+    own = json.loads(preset_of(task).get("env_kwargs", "{}"))
+    return json.dumps({**own, **parse_env_kwargs(given)}) if own else given
 
 
 def config_without_preset(task: str, **options: Any) -> TrainConfig:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import copy
 import difflib
+import functools
 import importlib
-import importlib.util
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -18,10 +18,13 @@ from typing import Any, TypeVar
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
+from shoal.extras import extra_of, install, installed
+
 T = TypeVar("T")
 Wrap = str | Callable[[Any], Any]  # `module:Class`, or what takes an environment and gives one
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-# Who registers what, by the beginning of the id: (package to install, module to import).
+# Who registers what, by the beginning of the id: (package to install, module to import). These modules are imported for
+# an id of theirs without being named.
 _PACKAGES = {
     "ALE/": ("ale-py", "ale_py"),
     "MiniGrid-": ("minigrid", "minigrid"),
@@ -35,6 +38,7 @@ _PACKAGES = {
     "Adroit": ("gymnasium-robotics", "gymnasium_robotics"),
     "FrankaKitchen": ("gymnasium-robotics", "gymnasium_robotics"),
 }
+KNOWN = frozenset(module for _, module in _PACKAGES.values())  # a run folder may name these: shoal itself does
 
 
 def module_of(env_id: str) -> str | None:
@@ -56,11 +60,12 @@ def modules_of(env_id: str, imports: Sequence[str], wrappers: Sequence[str]) -> 
 def import_flags(modules: Sequence[str]) -> str:
     """What to type for these modules; a package stands for those inside it, and what is always there goes unsaid.
 
-    >>> import_flags(["minigrid", "minigrid.wrappers", "gymnasium.wrappers"])
-    '--import minigrid'
+    >>> import_flags(["strolls", "strolls.wrappers", "gymnasium.wrappers", "minigrid"])
+    '--import strolls'
     """
     outer = [name for name in modules if not any(name.startswith(f"{other}.") for other in modules)]
-    return " ".join(f"--import {name}" for name in outer if name.partition(".")[0] not in ("gymnasium", "shoal"))
+    known = ("gymnasium", "shoal", *KNOWN)
+    return " ".join(f"--import {name}" for name in outer if name.partition(".")[0] not in known)
 
 
 def import_all(modules: Sequence[str]) -> None:
@@ -74,8 +79,10 @@ def import_all(modules: Sequence[str]) -> None:
             importlib.import_module(name)
         except Exception as error:  # whatever a module does when it is imported
             missing = isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}.")
+            extra = extra_of(name)
+            cure = install(extra) if extra else "install its package, or put its folder on PYTHONPATH"
             why = (
-                "there is no such module here: install its package, or put its folder on PYTHONPATH"
+                f"there is no such module here: {cure}"
                 if missing
                 else f"its import failed with {type(error).__name__}: {error}"
             )
@@ -112,7 +119,7 @@ def check_trusted(
     unknown = [
         name
         for name in modules_of(env_id, imports, wrappers)
-        if name not in sys.modules and not any(f"{name}.".startswith(f"{trusted}.") for trusted in named)
+        if name not in sys.modules and not any(f"{name}.".startswith(f"{trusted}.") for trusted in (*named, *KNOWN))
     ]
     if unknown:
         raise ValueError(
@@ -131,6 +138,8 @@ def find_spec(env_id: str) -> EnvSpec:
             import_all([module])
         except ImportError as error:
             raise ValueError(f"no environment {env_id!r}: {error}") from error
+    elif name not in gym.registry:
+        import_all([one for start, (_, one) in _PACKAGES.items() if name.startswith(start) and installed(one)])
     try:
         return gym.spec(name)
     except (gym.error.Error, ImportError) as error:
@@ -143,9 +152,10 @@ def _cure(name: str, what: str, error: Exception) -> str:
     if isinstance(error, gym.error.DeprecatedEnv | gym.error.VersionNotFound):
         return f"{what}."
     for beginning, (package, module) in _PACKAGES.items():
-        if name.startswith(beginning) and module not in sys.modules:
-            install = "" if importlib.util.find_spec(module) else f'pip install "{package}", then '
-            return f"it comes with the package {package}: {install}add --import {module}"
+        if name.startswith(beginning) and not installed(module):
+            extra = extra_of(module)
+            cure = install(extra) if extra else f"pip install {package}"
+            return f"it comes with the package {package}, which is not installed: {cure}"
     near = difflib.get_close_matches(name, list(gym.registry), 3, 0.6)
     near = [one for one in near if one.partition("/")[0] == name.partition("/")[0] or "/" not in name]
     if near:
@@ -171,6 +181,15 @@ class Maker:
         import_all(self.imports)
         env = gym.make(self.spec, disable_env_checker=True, **self.kwargs)
         return wrapped(env, self.wrappers)
+
+
+def around(make: Callable[[], gym.Env[Any, Any]], wrappers: Sequence[Wrap]) -> Callable[[], gym.Env[Any, Any]]:
+    """A function that makes an environment with these wrappers around it."""
+    return functools.partial(_made_and_wrapped, make, wrappers) if wrappers else make
+
+
+def _made_and_wrapped(make: Callable[[], gym.Env[Any, Any]], wrappers: Sequence[Wrap]) -> gym.Env[Any, Any]:
+    return wrapped(make(), wrappers)
 
 
 def wrapped(env: gym.Env[Any, Any], wrappers: Sequence[Wrap]) -> gym.Env[Any, Any]:

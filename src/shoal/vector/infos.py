@@ -58,7 +58,7 @@ def each_info(merged: dict[str, Any], num_envs: int) -> list[dict[str, Any]]:
     """The inverse: the infos of each environment alone.
 
     >>> each_info(add_info({}, {"fuel": 3}, 1, num_envs=2), 2)
-    [{}, {'fuel': 3}]
+    [{}, {'fuel': np.int64(3)}]
     """
     if not len(merged):
         return [{} for _ in range(num_envs)]

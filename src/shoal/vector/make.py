@@ -21,7 +21,8 @@ from shoal.core.seeds import Stream
 from shoal.extras import require
 from shoal.vector.choose import Measured, choose, step_cost_s
 from shoal.vector.environments import EnvFactory
-from shoal.vector.foreign import Maker, Wrap, find_spec, import_all, load_wrapper, module_of, wrapped
+from shoal.vector.foreign import Maker, Wrap, around, find_spec, import_all, load_wrapper, module_of
+from shoal.vector.preprocess import Preprocess, Unfit
 from shoal.vector.serial import SerialVectorEnv
 from shoal.vector.workers.launch import processes_work
 from shoal.vector.workers.process import ProcessVectorEnv
@@ -77,8 +78,7 @@ def make_vec(
         raise ValueError(f"expected at least 1 environment, got {num_envs}")
     if backend == "ray":
         require("ray", "--backend ray")
-    mode = parse_autoreset(autoreset_mode)
-    env_kwargs = {**(env_kwargs or {}), **more_env_kwargs}
+    mode, env_kwargs = parse_autoreset(autoreset_mode), {**(env_kwargs or {}), **more_env_kwargs}
     _check_wrappers(env, wrappers)
     _check_arguments(env, more_env_kwargs)
     import_all(imports)
@@ -103,7 +103,7 @@ def make_vec(
         _check_compiled(name_of(env), on_fault, slices)
         say(f"backend compiled: {name_of(env)} is a compiled environment, {env_threads} thread(s)")
         with _in_plain_words(env, env_kwargs):
-            return _make_compiled(env, num_envs, env_threads, stream, mode, env_kwargs or {})
+            return _make_compiled(env, num_envs, env_threads, stream, mode, env_kwargs)
     if backend == "compiled":
         raise ValueError(
             f"{name_of(env)} is not a compiled environment. Use --backend auto, serial, process or split, or write it "
@@ -221,6 +221,8 @@ def _in_plain_words(env: Any, kwargs: dict[str, Any] | None) -> Iterator[None]:
         kind = error.kind if isinstance(error, EnvRaised) else type(error).__name__
         text = error.message.partition(": ")[2] if isinstance(error, EnvRaised) else str(error)
         text = text.partition(" was raised from the environment creator")[0]
+        if kind == Unfit.__name__:
+            raise ValueError(text) from None
         if not isinstance(env, str):
             raise
         if kind in ("DependencyNotInstalled", "ModuleNotFoundError", "ImportError"):
@@ -260,8 +262,7 @@ def _factories(
             f"environment {env} itself; pass lambda: ... instead"
         )
     if callable(env):
-        made = functools.partial(env, **kwargs) if kwargs else env
-        return [functools.partial(_made_and_wrapped, made, wrappers) if wrappers else made] * num_envs
+        return [around(functools.partial(env, **kwargs) if kwargs else env, wrappers)] * num_envs
     factories = list(env)
     if not factories or not all(callable(factory) for factory in factories):
         raise TypeError(f"expected a list of functions that make one environment each, got {env!r}")
@@ -269,11 +270,7 @@ def _factories(
         raise ValueError(f"got {len(factories)} factories for {num_envs} environments")
     if kwargs:
         raise ValueError(f"expected no env_kwargs beside a list of factories, got {kwargs}")
-    return [functools.partial(_made_and_wrapped, one, wrappers) for one in factories] if wrappers else factories
-
-
-def _made_and_wrapped(make: EnvFactory, wrappers: Sequence[Wrap]) -> gym.Env[Any, Any]:
-    return wrapped(make(), wrappers)
+    return [around(one, wrappers) for one in factories]
 
 
 def _check_wrappers(env: Any, wrappers: Sequence[Wrap]) -> None:
@@ -286,7 +283,8 @@ def _check_wrappers(env: Any, wrappers: Sequence[Wrap]) -> None:
     whole = isinstance(env, VectorEnv) or hasattr(env, "make_vector") or _is_compiled(env)
     if whole or (not isinstance(env, str) and any(isinstance(one, str) for one in wrappers)):
         what = "steps all its environments at once" if whole else "is no id: wrap inside the function"
-        raise ValueError(f"--wrapper goes around each environment of a Gymnasium id; {name_of(env)} {what}")
+        flag = str(wrappers[-1]) if isinstance(wrappers[-1], Preprocess) else "--wrapper"
+        raise ValueError(f"{flag} goes around each environment of a Gymnasium id; {name_of(env)} {what}")
 
 
 def _check_arguments(env: Any, given: dict[str, Any]) -> None:

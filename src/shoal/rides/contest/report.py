@@ -28,6 +28,7 @@ PICTURES = {
     "rides-pareto": "Saving against burden",
     "rides-calibration": "Calibration of P(accept)",
 }
+OF_AGENT = "rollout:agent"  # the policy of this name plays futures with a run's own agent
 
 
 def evaluate_runs(
@@ -49,7 +50,8 @@ def evaluate_runs(
     two-level interval. Baselines use what the first run learned of its riders. `reference` is (iterations, seeds) of
     the independent solver, or None. `futures`: how many the runs sample before each offer, if not as by default.
     `think`: futures that each negotiates before an offer, as one more entrant called "RUN, thinking".
-    `baselines` are those that everybody is compared with, `policies` play along.
+    `baselines` are those that everybody is compared with, `policies` play along; "rollout:agent" plays futures with
+    each run's agent, as one more entrant called "RUN, rollout".
     """
     agents = [Negotiator(run, runs_dir=runs_dir, futures=futures) for run in runs]
     first = agents[0]
@@ -63,11 +65,14 @@ def evaluate_runs(
     if len(set(names)) < len(names):
         raise ValueError(f"expected every run once, got {', '.join(names)}")
     entrants = {name: agent.entrant() for name, agent in zip(names, agents, strict=True)}
-    entrants |= {name: baseline(name) for name in dict.fromkeys((*baselines, *policies))}
+    entrants |= {name: baseline(name) for name in dict.fromkeys((*baselines, *policies)) if name != OF_AGENT}
+    if OF_AGENT in policies:
+        entrants |= {f"{agent.name}, rollout": agent.rollout() for agent in agents}
+        baselines = (*baselines, *names)
     if think:
         thinking = [Negotiator(run, runs_dir=runs_dir, futures=futures, think=think) for run in runs]
         entrants |= {f"{agent.name}, thinking": agent.entrant() for agent in thinking}
-        baselines = (*baselines, *names)
+        baselines = tuple(dict.fromkeys((*baselines, *names)))
     contests, played = run_contests(
         entrants,
         first.options,

@@ -74,9 +74,7 @@ class Negotiator:
         self._desk: Desk | None = None
         self.thinking: Thinking | None = None
         if think or think_s is not None:
-            if not isinstance(self.policy.agent.network, RidesNetwork):
-                network = type(self.policy.agent.network).__name__
-                raise ValueError(f"--think needs the network that comes with rides: {self.name} has a {network}")
+            self._check_judges("--think")
             self.thinking = Thinking(self.act, self.net_min, think or MOST_FUTURES, seconds=think_s)
 
     def act(self, env: Any, observations: dict[str, Array]) -> Array:
@@ -98,8 +96,23 @@ class Negotiator:
         """For a contest: the policy, the options that shape its observations, and what it learned of riders."""
         from shoal.rides.contest.play import Entrant
 
-        policy = self.thinking or self.act
-        return Entrant(policy, {name: getattr(self.options, name) for name in _SEEN}, self.flexibility or None)
+        return Entrant(self.thinking or self.act, self._seen(), self.flexibility or None)
+
+    def rollout(self) -> Entrant:
+        """For a contest: the same agent, which plays its best offers to the end before it decides (halving.py)."""
+        from shoal.rides.contest.play import Entrant
+        from shoal.rides.policies.halving import Halving
+
+        self._check_judges("--policy rollout:agent")
+        return Entrant(Halving(self.act, self.net_min), self._seen(), self.flexibility or None)
+
+    def _seen(self) -> dict[str, Any]:
+        return {name: getattr(self.options, name) for name in _SEEN}
+
+    def _check_judges(self, what: str) -> None:
+        if not isinstance(self.policy.agent.network, RidesNetwork):
+            network = type(self.policy.agent.network).__name__
+            raise ValueError(f"{what} needs the network that comes with rides: {self.name} has a {network}")
 
     def offer(self, booked: Booked, request: Any, rider: int, purpose: int) -> Offer:
         """What to offer this rider now: `booked` is the day so far, `request` a REQUEST record as asked.

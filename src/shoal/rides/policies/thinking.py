@@ -9,24 +9,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shoal.core.arrays import Array
-from shoal.core.seeds import Stream
 from shoal.rides.policies.futures import PRICE_ITERATIONS, callers, draws, savings_min
+from shoal.rides.policies.onward import Act, Onward
 from shoal.rides.policies.simple import best_or_none
 from shoal.rides.routing.problem import NUM_OFFERS
 
 if TYPE_CHECKING:
+    from shoal.rides.bookings import Bookings
     from shoal.rides.env import RidesVectorEnv
 
-Act = Callable[["RidesVectorEnv", dict[str, Array]], Array]
 Scores = Callable[["RidesVectorEnv", dict[str, Array]], Array]
 JUDGEMENT = 8.0  # futures that the agent's own judgement is worth
-BUILD_ITERATIONS = 2  # ruin-and-recreate iterations after each later request
 MOST_FUTURES = 64
 ROUND = 4  # futures at a time at the desk, until its time is up
 _MOST_ROWS = 2048
@@ -47,7 +45,7 @@ class Thinking:
         self.act, self.scores, self.futures, self.judgement, self.seconds = act, scores, futures, judgement, seconds
         self.thought = 0  # futures played before the last offer
         self.saves_min: Array  # float64[N, 16], what an acceptance saves on average over them
-        self._world: RidesVectorEnv | None = None
+        self._onward = Onward()
 
     def __call__(self, env: RidesVectorEnv, observations: dict[str, Array]) -> Array:
         """The offers int64[N] that are best on average over futures and the agent's own judgement."""
@@ -78,9 +76,7 @@ class Thinking:
 
     def close(self) -> None:
         """End the threads of the futures."""
-        if self._world is not None:
-            self._world.close()
-            self._world = None
+        self._onward.close()
 
     def _futures(self, env: RidesVectorEnv, numbers: Array) -> Array:
         bookings = env.bookings
@@ -95,40 +91,24 @@ class Thinking:
 
     def _played(self, env: RidesVectorEnv, days: Array, numbers: Array, t: int) -> Array:
         """The same request of these days, in futures that the agent plays to the end without it."""
-        from shoal.rides.bookings import Bookings
+        later = env.bookings.customers - t - 1
+        own, keys = self._begun(env, np.repeat(days, len(numbers)), *draws(env, days, numbers), t, without=True)
+        self._onward.go_on(self.act, later)
+        request = np.repeat(env.bookings.now(env.bookings.requests)[days], len(numbers))
+        return savings_min(env, own.plans, request, keys, PRICE_ITERATIONS).reshape(len(days), len(numbers), -1)
 
-        bookings, customers = env.bookings, env.bookings.customers
-        keys, which = draws(env, days, numbers)
-        source = np.repeat(days, len(numbers))
-        world = self._of(env)
-        world.num_envs = len(source)
-        own = world.bookings = Bookings(world.world, len(source), env.oracle, with_base=False)
-        pool = callers(env.believed)
+    def _begun(
+        self, env: RidesVectorEnv, source: Array, keys: Array, which: Array, t: int, *, without: bool
+    ) -> tuple[Bookings, Array]:
+        """Futures of days `source`, all of them at request t: with that request, or without it and one shorter."""
+        bookings, pool = env.bookings, callers(env.believed)
+        own = self._onward.begin(env, len(source))
+        first, last = (t, bookings.customers - 1) if without else (t + 1, bookings.customers)
         for name in ("requests", "rider", "purpose", "mood"):
             mine, known, later = (getattr(one, name) for one in (own, bookings, pool))
-            mine[:, :t] = known[source, :t]
-            mine[:, t : customers - 1] = later[which, t + 1 :]  # without the present request
+            mine[:, :first] = known[source, :first]
+            mine[:, first:last] = later[which, t + 1 :]
         own.offer[:, :t], own.accepted[:, :t] = bookings.offer[source, :t], bookings.accepted[source, :t]
         own.key[:], own.t[:] = keys, t
         own.plans.copy_rows(bookings.plans, source, slice(None))
-        for _ in range(t, customers - 1):
-            own.book(self.act(world, world.look()), BUILD_ITERATIONS)
-        request = np.repeat(bookings.now(bookings.requests)[days], len(numbers))
-        return savings_min(env, own.plans, request, keys, PRICE_ITERATIONS).reshape(len(days), len(numbers), -1)
-
-    def _of(self, env: RidesVectorEnv) -> RidesVectorEnv:
-        """The environment of the futures, made once: the agent sees there what it sees here, less futures."""
-        from shoal.rides.env import RidesVectorEnv
-
-        if self._world is not None and self._world.options.customers != env.options.customers:
-            self.close()
-        if self._world is None:
-            options = replace(
-                env.options, type_mix=env.believed.type_mix, acceptance=env.believed.acceptance,
-                futures=0, held_out_days=0, credit="rewards", background=False,
-            )  # fmt: skip
-            self._world = RidesVectorEnv(1, options, stream=Stream.TRAIN, again=True)
-            self._world.exploring = False
-            self._world.oracle.close()
-        self._world.oracle, self._world.flexibility = env.oracle, env.flexibility
-        return self._world
+        return own, keys

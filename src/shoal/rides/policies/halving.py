@@ -1,0 +1,87 @@
+"""The rollout that the agent plays itself: `rollout:agent`, as slow as thorough.
+
+All 16 offers are priced in futures that the agent negotiates (thinking.py). The best four are then each played for
+themselves: the rider has accepted, and the agent negotiates what is still to come with that in its plans; beside them
+the same futures with no change. Half of them drop out, the others meet new futures, and so on: sequential halving
+(Karnin et al. 2013). All offers meet the same callers in the same moods and the same draws of the search.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shoal.core.arrays import Array
+from shoal.rides.policies.futures import draws
+from shoal.rides.policies.onward import BUILD_ITERATIONS, Act
+from shoal.rides.policies.thinking import JUDGEMENT, Scores, Thinking
+from shoal.rides.routing.problem import NO_CHANGE, NUM_OFFERS, OFFER_MIN
+
+if TYPE_CHECKING:
+    from shoal.rides.env import RidesVectorEnv
+
+FUTURES = 16  # of all offers at once
+FINALISTS = (4, 2)  # offers played for themselves, round by round
+PLAYED = 8  # futures a round
+POLISH = 30  # iterations on the day that a future has come to
+
+
+class Halving(Thinking):
+    """A policy that thinks, and then plays its best offers to the end one by one."""
+
+    def __init__(
+        self,
+        act: Act,
+        scores: Scores,
+        futures: int = FUTURES,
+        *,
+        played: int = PLAYED,
+        judgement: float = JUDGEMENT,
+    ) -> None:
+        super().__init__(act, scores, futures, judgement=judgement)
+        self.played = played
+
+    def net_min(self, env: RidesVectorEnv, observations: dict[str, Array]) -> Array:
+        """Expected net gain of each offer, float64[N, 16]: of those played for themselves with that counted in."""
+        net = super().net_min(env, observations)
+        counted = np.full(net.shape, self.futures + self.judgement)  # futures behind each figure
+        going_on = np.flatnonzero(env.bookings.t < env.bookings.customers - 1)  # who is last has no future
+        for number, finalists in enumerate(FINALISTS if going_on.size else ()):
+            changes = np.where(np.arange(NUM_OFFERS) == NO_CHANGE, -np.inf, net[going_on])
+            best = np.argsort(-changes, axis=1, kind="stable")[:, :finalists]
+            low = self.futures + number * self.played  # futures that nobody has met
+            gain = self._gains(env, going_on, best, np.arange(low, low + self.played))
+            rows = going_on[:, None]
+            before = counted[rows, best]
+            net[rows, best] = (before * net[rows, best] + self.played * gain) / (before + self.played)
+            counted[rows, best] += self.played
+        return net
+
+    def _gains(self, env: RidesVectorEnv, days: Array, offers: Array, numbers: Array) -> Array:
+        """Expected net gain of these offers [K, F] to days[k] over futures of these numbers, against no change."""
+        bookings, (patience, refusal) = env.bookings, env.options.burden_rates
+        worth = np.empty(offers.shape)
+        for t in np.unique(bookings.t[days]).tolist():
+            here = np.flatnonzero(bookings.t[days] == t)
+            made = np.concatenate([offers[here], np.full((len(here), 1), NO_CHANGE)], 1)
+            net = self._ends(env, days[here], made, numbers, t)
+            worth[here] = (net[:, :-1] - net[:, -1:]).mean(2)  # [K, offers]
+        p = env.menu.p_accept[days[:, None], offers]
+        return np.asarray(p * (worth - patience * OFFER_MIN[offers]) - refusal * (1 - p))
+
+    def _ends(self, env: RidesVectorEnv, days: Array, offers: Array, numbers: Array, t: int) -> Array:
+        """What days come to when these offers are accepted, in minutes less than nothing: float64[K, F, futures]."""
+        shape = *offers.shape, len(numbers)
+        keys, which = (
+            np.broadcast_to(one.reshape(len(days), 1, -1), shape).ravel() for one in draws(env, days, numbers)
+        )
+        source = np.broadcast_to(days[:, None, None], shape).ravel()
+        own, _ = self._begun(env, source, keys, which, t, without=False)
+        own.put(np.broadcast_to(offers[:, :, None], shape).ravel(), np.ones(len(source), np.bool_), BUILD_ITERATIONS)
+        self._onward.go_on(self.act, own.customers - t - 1)
+        env.oracle.polish(own.plans, keys, POLISH)
+        patience, refusal = env.options.burden_rates
+        later = np.arange(own.customers) > t
+        burden = patience * (own.agreed_min() * later).sum(1) + refusal * (own.refused() & later).sum(1)
+        return np.asarray(-own.cost_s() / 60.0 - burden).reshape(shape)

@@ -1,0 +1,63 @@
+"""Days that an agent negotiates to the end by itself: what would come after a decision, as it would go about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from shoal.core.arrays import Array
+from shoal.core.seeds import Stream
+from shoal.rides.bookings import Bookings
+
+if TYPE_CHECKING:
+    from shoal.rides.env import RidesVectorEnv
+
+Act = Callable[["RidesVectorEnv", dict[str, Array]], Array]
+BUILD_ITERATIONS = 2  # ruin-and-recreate iterations after each later request
+
+
+class Onward:
+    """An environment beside the real one, with days of its own for as long as they are needed.
+
+    The agent sees there what it sees in the real one, less futures.
+    """
+
+    def __init__(self) -> None:
+        self._world: RidesVectorEnv | None = None
+
+    def begin(self, env: RidesVectorEnv, count: int) -> Bookings:
+        """So many empty days, to be filled in by the caller; planned by the oracle of `env`."""
+        world = self._of(env)
+        world.num_envs = count
+        world.bookings = Bookings(world.world, count, env.oracle, with_base=False)
+        return world.bookings
+
+    def go_on(self, act: Act, requests: int) -> None:
+        """Negotiate so many requests of every day."""
+        world = self._world
+        assert world is not None
+        for _ in range(requests):
+            world.bookings.book(act(world, world.look()), BUILD_ITERATIONS)
+
+    def close(self) -> None:
+        """End its threads."""
+        if self._world is not None:
+            self._world.close()
+            self._world = None
+
+    def _of(self, env: RidesVectorEnv) -> RidesVectorEnv:
+        from shoal.rides.env import RidesVectorEnv
+
+        if self._world is not None and self._world.options.customers != env.options.customers:
+            self.close()
+        if self._world is None:
+            options = replace(
+                env.options, type_mix=env.believed.type_mix, acceptance=env.believed.acceptance,
+                futures=0, held_out_days=0, credit="rewards", background=False,
+            )  # fmt: skip
+            self._world = RidesVectorEnv(1, options, stream=Stream.TRAIN, again=True)
+            self._world.exploring = False
+            self._world.oracle.close()
+        self._world.oracle, self._world.flexibility = env.oracle, env.flexibility
+        return self._world

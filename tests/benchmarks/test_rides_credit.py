@@ -1,0 +1,46 @@
+"""The credit study: trains, plays and prices arm by arm, and goes on where it was stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.rides import credit_arms, rides_credit
+
+SMALL = {"futures": 0, "held_out_days": 0, "start": "none", "prices": "insertion", "iterations": 2}
+
+
+def test_the_study_goes_on_where_it_was_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Two seeds of one way to train on four days: priced on the first two, then on all; nothing is made twice."""
+    arm = credit_arms.Arm(SMALL, "myopic", 0.0, {"episodes": 16, "num_envs": 8})
+    monkeypatch.setattr(credit_arms, "EXAMINED", 2)
+    for module in (credit_arms, rides_credit):
+        monkeypatch.setattr(module, "ARMS", {"scratch": arm})
+    monkeypatch.setattr(rides_credit, "OWN_ITERATIONS", 2)
+    monkeypatch.setattr(rides_credit, "REFERENCE", (2, 1))
+    monkeypatch.setattr(rides_credit, "SEEDS", (201, 202))
+    said: list[str] = []
+
+    def study(parts: list[Any], priced: tuple[int, ...]) -> list[Any]:
+        return rides_credit.study(
+            parts, tmp_path, said.append, lambda parts: None, arms=["scratch"], seeds=(201, 202), days=4, priced=priced
+        )
+
+    parts = study([], (2,))
+    assert [part["name"] for part in parts] == ["scratch seed 201", "scratch seed 202", "myopic"]
+    assert [(len(part["own"]), len(part["reference"])) for part in parts] == [(4, 2)] * 3
+    days, cpu_s, *nets = parts[0]["curve"][-1]
+    assert (days, len(nets)) == (16, 2)
+    assert 0 < cpu_s <= parts[0]["train_cpu_s"] + 0.1
+    rows = {row.name: row for row in rides_credit.summarise(parts, days=4)}
+    row = rows["rides, scratch: trained less myopic, net gain a day, by the reference prices"]
+    gain = [sum(part["reference"]) / 2 for part in parts]
+    assert f"mean {(gain[0] + gain[1]) / 2 - gain[2]:.2f}" in row.note
+    assert "2 days; 2 seeds" in row.note
+    said.clear()
+    more = study(parts, (2, 4))
+    assert [len(part["reference"]) for part in more] == [4, 4, 4]
+    assert [part["reference"][:2] for part in more] == [part["reference"][:2] for part in parts]
+    assert len(said) == 3  # priced, and neither trained nor played
