@@ -82,6 +82,43 @@ def credit_study(results: Results) -> str:
     return "\n".join(lines)
 
 
+def credit_bias(results: Results) -> str:
+    """credit_branch: what each credit says less what an offer truly gains, and the slope of the one on the other."""
+    about = next(iter(results.rows("credit_branch"))).name.partition(": ")[0]
+    whole = {row.name.removeprefix(about).removeprefix(": ").removeprefix(", "): row
+             for row in results.rows("credit_branch")}  # fmt: skip
+
+    def told(name: str) -> str:
+        row = whole.get(name)
+        return "" if row is None else f"{value_of(row, 2)} ({row.note})" if row.note else value_of(row, 2)
+
+    head = "credit", "less the truth, with", "without", "as played", "slope, as played", "with and without apart"
+    lines = [cells(*head, "of taught's choice less the agent's"), "|---|---|---|---|---|---|---|"]
+    for share in ("0%", "50%", "100%"):
+        name = f"{share} of later riders asked generously"
+        less = [told(f"{name}, {day}: credit less true gain")
+                for day in ("day with the change", "day without", "day as played")]  # fmt: skip
+        slope = whole[f"{name}, day as played: slope of the true gain"]
+        apart = whole[f"{name}: credit with the change apart from without"]
+        judged = [
+            f"{value_of(row, 2).strip()}{', ' + target_of(row).strip() if row.target is not None else ''}"
+            for row in (slope, apart)
+        ]
+        lines.append(
+            cells(f"rebuilt, {share} asked generously", *less, *judged,
+                  told(f"{share} generous: what the credit says of taught less own"))
+        )  # fmt: skip
+    again = told("negotiated again: credit less true gain")
+    lines.append(
+        cells("negotiated again", again, "the same", "the same", told("negotiated again: slope of the true gain"), "0",
+              told("negotiated again: what the credit says of taught less own"))
+    )  # fmt: skip
+    gain, taught = told("true gain of the best change"), told("taught less own where they differ")
+    lines += ["", f"True gain of the policy's best change: {gain}. Taught's choice less the agent's own, where they "
+              f"differ: {taught}."]  # fmt: skip
+    return "\n".join(lines)
+
+
 def orders_kept(results: Results) -> str:
     """workflow_table: what followers and trained defenders score, in the two groups of orders of each attacker."""
     lines = [
@@ -149,5 +186,5 @@ def _mean_of(values: list[float], wanted: int) -> float | None:
 
 
 TABLES: tuple[Callable[..., Any], ...] = (
-    learned_without_options, credit_study, orders_kept, net_gains, around, percent, spread, listed,
+    learned_without_options, credit_study, credit_bias, orders_kept, net_gains, around, percent, spread, listed,
 )  # fmt: skip

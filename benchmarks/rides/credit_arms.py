@@ -26,7 +26,6 @@ from shoal.learn.credit import Surrogate
 from shoal.learn.learner import Learner
 from shoal.learn.ppo import PPO, Batch
 from shoal.learn.sizing import choose_threads
-from shoal.rides.examination import DAYS as EXAMINED
 from shoal.rides.examination import Examination
 from shoal.rides.observe import MINUTES
 from shoal.rides.options import RidesOptions
@@ -62,6 +61,7 @@ ARMS = {  # the first ones first: what a reader asks first
     ),
     "scratch-agreed": Arm(_SCRATCH | {"credit_generous": 0.0}, "lookahead:pooled", None),
 }  # fmt: skip
+EXAMINED = 64  # days
 CURVE = (0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1)  # shares of a training after which it is looked at
 
 

@@ -88,7 +88,7 @@ class RidesOptions:
     of what the agent asked. 0 favours whatever was agreed, 1 room that nobody will use."""
     held_out_days: int | None = None
     """Held-out days on which the agent is looked at while it trains (0: none; they are none of those of shoal
-    evaluate). Default: 64, or none where futures are sampled, which takes five times as long."""
+    evaluate). Default: 256, or none where futures are sampled, which takes five times as long."""
     background: bool = True
     """Train the flexibility model while rollouts go on."""
     oracle: Literal["incremental", "neural"] = field(default="incremental", metadata=_LATER)
