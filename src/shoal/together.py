@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from shoal import signals
@@ -41,8 +42,11 @@ class Follower(Journal):
     def note(self, event: Any) -> None:
         """Rank 0 does."""
 
-    def _write(self, epoch: int, tensors: dict[str, Array], meta: dict[str, Any]) -> None:
+    def _write(self, epoch: int, tensors: dict[str, Array], meta: dict[str, Any], also: Collection[int]) -> None:
         """Rank 0 does."""
+
+    def _best_of(self, meta: Mapping[str, Any]) -> None:
+        """Rank 0 evaluates, and chooses."""
 
     def _newest(self) -> tuple[dict[str, Array], dict[str, Any]]:
         raise RuntimeError("rank 0 reads checkpoints")

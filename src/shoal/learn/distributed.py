@@ -34,6 +34,7 @@ from shoal.core.machine import ranks_here
 from shoal.learn.rollout import Interrupted, Rollout, Seen
 from shoal.learn.team import SideBySide, Team
 from shoal.runs.tensors import pack, unpack_bytes
+from shoal.vector.infos import Numbers
 
 _FORMED = itertools.count()  # teams of this process, one for each training
 _FIND_OUT_S = 3.0  # how long the others have to say that they are still there
@@ -125,7 +126,21 @@ class Torchrun(Team):
             for name, array in rows.items():
                 whole[name][first:last] = array
             rows = whole
-        return SideBySide(**rows)
+        return SideBySide(**rows, said=self._said(rollout, first, last))
+
+    def _said(self, rollout: Rollout, first: int, last: int) -> list[tuple[int, Array, Numbers]]:
+        """What episodes of all ranks said at their end, by their environments' numbers among all."""
+        own = [
+            (t, (rows + self.rank * rollout.num_envs).tolist(), {
+                name: (there.tolist(), values.tolist()) for name, (there, values) in numbers.items()
+            })
+            for t, rows, numbers in rollout.said if first <= t < last
+        ]  # fmt: skip
+        return [
+            (t, np.array(rows), {name: (np.array(there), np.array(values)) for name, (there, values) in told.items()})
+            for part in self.hear(own)
+            for t, rows, told in part
+        ]
 
     @contextmanager
     def as_one(self) -> Iterator[None]:

@@ -29,6 +29,7 @@ from shoal.learn.policy import Agent, OwnNetwork, check_device
 from shoal.learn.ppo import PPO
 from shoal.learn.resuming import Resumable
 from shoal.learn.rollout import Collector, EpisodeTracker, Rollout
+from shoal.learn.said import chosen_names
 from shoal.learn.team import ALONE, Team, places
 from shoal.vector.adapt import Stepper
 
@@ -81,7 +82,7 @@ class Learner(Resumable):
             own=self.own,
             every=self.num_envs,
         )
-        self.tracker = EpisodeTracker(self.num_envs)
+        self.tracker = EpisodeTracker(self.num_envs, names=chosen_names(config.run.log_info, self.parts.has_figures))
         self.reward_scale = RewardScale(env.num_envs, ppo.gamma) if ppo.normalise_rewards else None
         if self.agent.moments is not None:
             self.agent.moments.pooled = team.pooled
@@ -214,6 +215,7 @@ class Learner(Resumable):
             "episodes/broken": self.tracker.broken,
             "return/mean_100": sum(returns) / len(returns) if returns else None,
             "length/mean_100": sum(lengths) / len(lengths) if lengths else None,
+            **self.tracker.said.means(),
         }
 
     def _final_values(self, rollout: Rollout) -> Array:

@@ -53,6 +53,7 @@ class Resumable:
     def mark(self) -> None:
         """Remember where this epoch begins: a checkpoint is always of a beginning, even one written in the middle."""
         self.marked = {"noise": self.noise.get_state().numpy().copy(), **_prefixed("tracker", self.tracker.state())}
+        self.marked_said = self.tracker.said.state()
         self.marked_epoch, self.marked_steps, self.marked_episodes = self.epoch, self.steps, self.tracker.completed
         if self.parts.resumable:
             self.parts.mark()
@@ -81,11 +82,12 @@ class Resumable:
             **({"ranks": self.team.size, "lost": not kept} if self.team.size > 1 else {}),
             "skipped_in_a_row": self.ppo.skipped_in_a_row,
             "restored_in_a_row": self.ppo.restored_in_a_row,
-            "spaces": self._spaces(),
+            "spaces": self.state_of_spaces(),
             "features": self.parts.features_version,
             "network": None if own is None else [own.task, dict(own.options)],
             "elapsed_s": self.elapsed_s,
             "seed_scheme": self.seed_scheme,
+            **({"said": self.marked_said} if self.marked_said else {}),
         }
         return tensors, meta
 
@@ -101,7 +103,8 @@ class Resumable:
         except RankFailed:
             return []
 
-    def _spaces(self) -> list[dict[str, Any]]:
+    def state_of_spaces(self) -> list[dict[str, Any]]:
+        """Of observations and of actions, as a checkpoint has them."""
         return [space_to_data(self.env.single_observation_space), space_to_data(self.env.single_action_space)]
 
     def set_state(self, tensors: dict[str, Array], meta: dict[str, Any], *, reshard: bool = False) -> list[str]:
@@ -110,7 +113,9 @@ class Resumable:
         if meta.get("not_resumable"):
             raise ValueError(str(meta["not_resumable"]))
         part = _parts(tensors)
-        if json.dumps(meta["spaces"]) != json.dumps(self._spaces()):  # as text: the order of a Dict's keys counts too
+        if json.dumps(meta["spaces"]) != json.dumps(
+            self.state_of_spaces()
+        ):  # as text: the order of a Dict's keys counts too
             saved = " and ".join(str(space_from_data(data)) for data in meta["spaces"])
             raise ValueError(
                 f"the checkpoint is of an environment with observations and actions {saved}; this one has "
@@ -149,6 +154,7 @@ class Resumable:
         if self.reward_scale is not None:
             self.reward_scale.set_state(part("rewards"), goes_on)
         self.tracker.set_state(part("tracker"), goes_on)
+        self.tracker.said.set_state(meta.get("said", {}))
         if not goes_on:
             self.start()
             if not same_size:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from shoal.core.arrays import Array
 from shoal.core.protocols import Ranks
 from shoal.learn.rollout import Rollout, Seen
+from shoal.vector.infos import Numbers
 
 Figures = dict[str, Tensor]
 
@@ -31,6 +32,7 @@ class SideBySide:
     ended: Array
     valid: Array
     broken: Array
+    said: list[tuple[int, Array, Numbers]]
 
 
 class Team(Ranks):
