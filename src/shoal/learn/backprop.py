@@ -50,7 +50,7 @@ def begin(network: nn.Module, features: Tensor) -> Pass:
 def way_of(network: nn.Module) -> Callable[[Any, Tensor], Pass]:
     """How to begin passes over features `[B, F]`, until the network is changed. Looking costs as much as a layer: an
     update looks once."""
-    if type(network) is SeeingActorCritic and not {"policy", "value"} & set(network.__dict__):
+    if isinstance(network, SeeingActorCritic) and network.is_plain():
         return lambda network, rows: _ByAutograd(network.head, network.encoder(rows))
     return _ByHand if type(network) is ActorCritic and network.is_plain() else _ByAutograd
 

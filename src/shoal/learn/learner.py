@@ -68,6 +68,7 @@ class Learner:
             segments=ppo.update_interval,
             noise=self.noise,
             device=ppo.device,
+            values=lambda: self.agent.acted_values,
             interrupted=interrupted,
         )
         self.tracker = EpisodeTracker(env.num_envs)
@@ -109,7 +110,9 @@ class Learner:
             self._learn_scale(rollout)
         flat = [tensor.flatten(0, 1) for tensor in rollout.tensors]  # per leaf [(T + 1) N, *shape]
         valid = rollout.valid.ravel()
-        features, values = agent.encode_and_value(flat, valid)
+        # Values are those of acting, unless the statistics have taken in this rollout since.
+        known = None if rollout.values is None or self._scale_is_new else rollout.values.ravel()
+        features, values = agent.encode_and_value(flat, valid, known)
         values = values.reshape(steps + 1, num_envs)
         rewards = np.sign(rollout.rewards) if self.config.ppo.clip_rewards else rollout.rewards
         if self.reward_scale is not None:

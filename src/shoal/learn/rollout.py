@@ -39,6 +39,7 @@ class Rollout:
         self.truncated = np.zeros((steps, self.num_envs), np.bool_)
         self.valid = np.ones((steps, self.num_envs), np.bool_)
         self.broken = np.zeros((steps, self.num_envs), np.bool_)
+        self.values: Array | None = None  # float32[T, N] of a policy that gives them as it acts
         self.finals: list[tuple[int, Array, list[Array]]] = []  # (t, environments, final observations per leaf)
         self.tensors = [torch.from_numpy(array) for array in self.observations]
 
@@ -73,10 +74,12 @@ class Collector:
         segments: int,
         noise: torch.Generator,
         device: str = "cpu",
+        values: Callable[[], Tensor | None] = lambda: None,
         interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
         self.stepper, self.features, self.kind, self.act = stepper, features, kind, act
         self.segment_steps, self.noise_generator, self.device, self.interrupted = steps, noise, device, interrupted
+        self.values = values  # of the observations acted upon last
         env = stepper.env
         space = env.single_action_space
         shape = (kind.num_noise,) if kind.num_masks == 0 else tuple(space.shape or ())
@@ -100,6 +103,7 @@ class Collector:
         first = segment * self.segment_steps
         if segment == 0:
             rollout.finals.clear()
+            rollout.values = None
             rollout.valid[:] = True
             rollout.broken[:] = False
             self._episode_row[:] = 0
@@ -146,6 +150,10 @@ class Collector:
             masks = rollout.observations[self.features.mask_leaf][t, rows]
             check_masks(masks, self.kind.choices, first=rows.start, final=self.stepper.over[rows])
         params, actions = self.act([tensor[t, rows] for tensor in rollout.tensors], noise)
+        if (values := self.values()) is not None:
+            if rollout.values is None:
+                rollout.values = np.zeros((rollout.steps, rollout.num_envs), np.float32)
+            rollout.values[t, rows] = values.cpu().numpy()
         rollout.params[t, rows] = params
         rollout.actions[t, rows] = actions
         return self.kind.to_env(rollout.actions[t, rows].numpy())
