@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from shoal.config import PPOConfig, RunConfig, TrainConfig, VectorConfig, from_dict, group_of, to_dict
 
-WHOLE_FROM_1 = ["frame_skip", "frame_stack", "env_threads", "restart_window", "rollout_steps", "update_interval", "update_epochs",
-                "minibatch_size", "save_interval", "keep", "log_interval"]  # fmt: skip
+WHOLE_FROM_1 = ["frame_skip", "frame_stack", "env_threads", "restart_window", "rollout_steps", "update_interval",
+                "update_epochs", "minibatch_size", "save_interval", "keep", "log_interval"]  # fmt: skip
 OPTIONAL_WHOLE = [
     "workers",
     "policy_epochs",
@@ -31,7 +31,8 @@ NOT_NEGATIVE = ["lr_final", "entropy_coef", "value_coef"]
 SHARES = ["gamma", "gae_lambda"]
 CHOICES = ["backend", "slices", "start_method", "on_fault", "lr_schedule", "clip_schedule", "entropy_schedule",
            "activation", "network", "encoder", "device", "on_save_error"]  # fmt: skip
-SWITCHES = ["auto_scale", "normalise_advantages", "normalise_observations", "normalise_rewards", "grey", "clip_rewards"]
+SWITCHES = ["auto_scale", "normalise_advantages", "normalise_observations", "normalise_rewards", "grey", "clip_rewards",
+            "noise_meter"]  # fmt: skip
 TEXTS = ["task", "env_kwargs", "runs_dir", "track", "given"]
 TEXTS += ["wandb_project", "wandb_entity", "wandb_group", "wandb_tags"]
 LISTS_OF_TEXTS = ["imports", "wrappers", "leave_out"]

@@ -154,7 +154,7 @@ def epoch_times(num_envs: int, epochs: int, credit: str = "rewards", **options: 
             clock = _Clock()
             learner.update(learner.estimate(learner.collect()), 0.0)
             turns.append(clock.read())
-            collect_s.append(learner.collect_s)
+            collect_s.append(learner.collecting.take())
         envs.close()
     ppo = config.ppo
     return {

@@ -237,6 +237,9 @@ class RunConfig:
     """Group of runs at Weights & Biases; default: WANDB_RUN_GROUP."""
     wandb_tags: str = ""
     """Tags at Weights & Biases, separated by commas; default: WANDB_TAGS."""
+    noise_meter: bool = field(default=True, metadata=LATER)
+    """Measure the gradient's noise in environments (docs/metrics.md): how many are worth having. It costs a few percent
+    of an update at most and changes nothing that is learned."""
     on_save_error: Literal["warn", "fail"] = "warn"
     """After a failed checkpoint: warn and try again at the next one, or stop the run."""
 

@@ -9,12 +9,14 @@ from typing import Any, TextIO
 
 from shoal.callbacks import Callback, Callbacks, Training
 from shoal.config import TrainConfig, to_dict
+from shoal.core.machine import Stopwatch
 from shoal.learn.learner import Learner
 from shoal.runs import checkpoint
 from shoal.runs.checkpoint import CheckpointError
 from shoal.runs.console import Console
 from shoal.runs.folder import Run
 from shoal.runs.progress import remark
+from shoal.runs.spent import spent
 from shoal.runs.trackers import Tracker, make_trackers
 from shoal.runs.words import explain
 from shoal.stopping import Budget
@@ -46,6 +48,7 @@ class Journal(Callback):
         self._states: list[tuple[str, dict[str, Any]]] = []  # what callbacks must remember, as of the last mark
         self._faults_noted = self._messages_shown = 0
         self._epoch_start = time.perf_counter()
+        self._saving = Stopwatch()  # since the last row
 
     def open(self, learner: Learner) -> None:
         """Start the trackers and the clock; `learner` may be a resumed one."""
@@ -75,19 +78,25 @@ class Journal(Callback):
         """One row for the epoch that just ended."""
         now = time.perf_counter()
         learner.elapsed_s = now - self._start
+        collect_s, environment_s = learner.collecting.take(), learner.collector.waiting.take()
         row = {
             **learner.progress_row(),
             **metrics,
             "time/steps_per_s": self.budget.update.steps_per_epoch / (now - self._epoch_start),
-            "time/collect_s": learner.collect_s,
+            "time/collect_s": collect_s,
+            "time/environment_s": environment_s,
+            "time/acting_s": collect_s - environment_s,
+            "time/estimate_s": learner.estimating.take(),
+            "time/save_s": self._saving.take(),
             "time/elapsed_s": learner.elapsed_s,
             "time/cpu_s": time.process_time() - self._cpu_start,
             "time/eta_s": self.budget.length.eta_s(learner),
         }
         self._epoch_start = now
         self._look_after_folder(learner)
-        for tracker in self.trackers:
-            tracker.log(row)
+        with self._saving:
+            for tracker in self.trackers:
+                tracker.log(row)
         for text in (news := learner.parts.messages)[self._messages_shown :]:
             self.console.message(text)
         self._messages_shown = len(news)
@@ -104,9 +113,10 @@ class Journal(Callback):
         if epoch == self.saved_epoch:
             return
         try:
-            tensors, meta = learner.state()
-            meta |= {"callbacks": self._states} if self._states else {}
-            checkpoint.save(self.run.checkpoints, epoch, tensors, meta, keep=self.config.run.keep)
+            with self._saving:
+                tensors, meta = learner.state()
+                meta |= {"callbacks": self._states} if self._states else {}
+                checkpoint.save(self.run.checkpoints, epoch, tensors, meta, keep=self.config.run.keep)
             self.saved_epoch = epoch
         except CheckpointError as error:
             self.tell(f"checkpoint of epoch {epoch} FAILED: {error}", event="save failed")
@@ -159,9 +169,10 @@ class Journal(Callback):
                 self.console.message(f"events.jsonl misses notes from here, the training goes on: {explain(error)}")
 
     def finish(self, status: str, reason: str, learner: Learner) -> None:
-        """Write down how the run ended."""
+        """Write down how the run ended, and where its time went."""
         self._look_after_folder(learner)
         try:
+            self.run.write_time(spent(self.run.metrics(), self._saving.take()))
             self.run.set_status(status, reason)
         except OSError as error:
             self.console.message(f"the end of the run could not be written down: {explain(error)}")

@@ -216,6 +216,9 @@ def _run(
             task = task_or_default(config.task)
             journal.console.add_rows(task.console_rows(task.options(parse_env_kwargs(config.env_kwargs))))
         journal.console.add_rows(callbacks.console_rows)
+        if config.run.noise_meter and envs.num_envs > 1:
+            count = f"noise scale (of {envs.num_envs:,} environments)"
+            journal.console.add_rows([(count, "noise/scale", ",.3g")], lines=False)
         with signals.catching(noted=journal.say_stopping, leave=leave):
             learner = Learner(
                 as_saved(config) if resuming else config,

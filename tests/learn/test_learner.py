@@ -60,7 +60,7 @@ def test_the_first_ratio_is_one(kind, interval) -> None:
     assert float((ratio - 1).abs().max()) < 1e-5
     assert learner.agent.moments.count == 2 * interval * 64
     metrics = learner.update(batch, 0.0)
-    assert metrics["policy/kl"] == pytest.approx(0, abs=1e-9)
+    assert metrics["policy/kl"] == pytest.approx(0, abs=1e-7)  # float32
     assert metrics["policy/entropy"] == pytest.approx(entropy, rel=1e-5)
     learner.env.close()
 

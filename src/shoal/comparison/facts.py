@@ -15,7 +15,8 @@ from shoal.runs.disk import from_json, read_json
 from shoal.runs.folder import Run
 
 MOST_POINTS = 2_000
-RETURN, NOISE = "return/mean_100", "noise/scale"
+RETURN = "return/mean_100"
+NOISE = ("noise/variance", "noise/signal")
 # Options that change neither what is learnt nor from what.
 _BESIDE = {"seed", "name", "runs_dir", "save_interval", "keep", "log_interval", "track", "on_save_error"}
 _BESIDE |= {
@@ -64,7 +65,7 @@ class RunFacts:
     steps: int
     updates: float
     seconds: float
-    noise: float | None  # geometric mean of the gradient noise scale, in environments
+    noise: float | None  # gradient noise scale over the whole run, in environments
     curve: Curve
 
     @property
@@ -103,7 +104,7 @@ def facts_of(run: Run, arm: str, seed: int, code: str | None = None, failure: st
         steps=int(last.get("steps") or 0),
         updates=updates,
         seconds=float(last.get("time/elapsed_s") or 0.0),
-        noise=_geometric([row.get(NOISE) for row in rows]),
+        noise=_noise(rows),
         curve=curve,
     )
 
@@ -164,9 +165,11 @@ def _curve(rows: list[dict[str, Any]]) -> tuple[Curve, float]:
     return curve, updates
 
 
-def _geometric(values: list[Any]) -> float | None:
-    logs = [math.log(value) for value in values if isinstance(value, int | float) and 0 < value < math.inf]
-    return math.exp(sum(logs) / len(logs)) if logs else None
+def _noise(rows: list[dict[str, Any]]) -> float | None:
+    """Mean variance over mean signal; None where the signal could not be told from 0. The mean of the rows' own ratios
+    would leave out those with the most noise."""
+    variance, signal = (math.fsum(value for row in rows if (value := _finite(row.get(name)))) for name in NOISE)
+    return variance / signal if variance > 0 and signal > 0 else None
 
 
 def _finite(value: Any) -> float | None:

@@ -1,10 +1,11 @@
-"""What this process may use of the machine: cores, and the limits of its control groups."""
+"""What this process may use of the machine: cores, the limits of its control groups, and a clock."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
+import time
 from pathlib import Path
 
 
@@ -52,3 +53,28 @@ def control_groups(controller: str, root: Path = Path("/")) -> list[Path]:
             inner = inner.parent
         found.append(base)
     return found or [mount]
+
+
+class Stopwatch:
+    """Adds up the seconds of `with` blocks.
+
+    >>> watch = Stopwatch()
+    >>> with watch:
+    ...     pass
+    >>> 0 < watch.take() < 1, watch.seconds
+    (True, 0.0)
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __enter__(self) -> None:
+        self._start = time.perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        self.seconds += time.perf_counter() - self._start
+
+    def take(self) -> float:
+        """The seconds so far; it begins anew."""
+        seconds, self.seconds = self.seconds, 0.0
+        return seconds

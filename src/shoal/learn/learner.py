@@ -17,15 +17,18 @@ from torch import nn
 from shoal.config import TrainConfig
 from shoal.core.arrays import Array
 from shoal.core.errors import NotFinite, OutOfRange
+from shoal.core.machine import Stopwatch
 from shoal.core.protocols import parts_of
 from shoal.core.seeds import SCHEME, Stream, sequence
 from shoal.core.spaces import space_from_data, space_to_data
 from shoal.learn.credit import credited, figures
 from shoal.learn.deploy import DeployedPolicy
 from shoal.learn.gae import gae, next_values
+from shoal.learn.losses import Batch
+from shoal.learn.noise import NoiseMeter
 from shoal.learn.normalise import RewardScale
 from shoal.learn.policy import Agent, OwnNetwork, check_device
-from shoal.learn.ppo import PPO, Batch
+from shoal.learn.ppo import PPO
 from shoal.learn.rollout import Collector, EpisodeTracker, Rollout
 from shoal.learn.weights import load_weights, weights_of
 from shoal.vector.adapt import Stepper
@@ -55,7 +58,8 @@ class Learner:
             network=network,
             own_network=own_network,
         )
-        self.ppo = PPO(self.agent.network, self.agent.kind, ppo)
+        self.meter = NoiseMeter(env.num_envs) if config.run.noise_meter else None
+        self.ppo = PPO(self.agent.network, self.agent.kind, ppo, self.meter)
         self.noise = torch.Generator().manual_seed(_word(seed, Stream.ACT))
         self.shuffle = torch.Generator().manual_seed(_word(seed, Stream.SHUFFLE))
         self.stepper = Stepper(env)
@@ -77,7 +81,7 @@ class Learner:
         self._credit: dict[str, float] = {}  # figures of this rollout's
         self._scale_is_new = False  # the statistics have taken in this rollout, the first, before its update
         self.seed_scheme = SCHEME
-        self.collect_s = 0.0
+        self.collecting, self.estimating = Stopwatch(), Stopwatch()
         self.elapsed_s = 0.0
 
     # -- one epoch -----------------------------------------------------------------------------
@@ -86,10 +90,9 @@ class Learner:
         """One rollout of all environments: one epoch."""
         interval, length = self.config.ppo.update_interval, self.config.ppo.rollout_steps
         segment = self.epoch % interval
-        start = time.perf_counter()
-        self.agent.begin_acting()
-        rollout = self.collector.collect(segment)
-        self.collect_s = time.perf_counter() - start
+        with self.collecting:
+            self.agent.begin_acting()
+            rollout = self.collector.collect(segment)
         self.episodes_in_epoch = self.tracker.observe(rollout, segment * length, (segment + 1) * length)
         self.epoch += 1
         self.steps += length * self.env.num_envs
@@ -101,8 +104,10 @@ class Learner:
 
         None while the rollout is not complete (`update_interval` above 1). A batch holds until the next one is made.
         """
-        if self.epoch % self.config.ppo.update_interval:
-            return None
+        with self.estimating:
+            return None if self.epoch % self.config.ppo.update_interval else self._estimated(rollout)
+
+    def _estimated(self, rollout: Rollout) -> Batch:
         self._check_finite(rollout)
         agent, steps, num_envs = self.agent, rollout.steps, rollout.num_envs
         self._scale_is_new = agent.moments is not None and agent.moments.count == 0
@@ -146,6 +151,7 @@ class Learner:
             targets=pick(targets),
             values=pick(values[:-1]),
             every=every,
+            environments=rows % num_envs,
         )
 
     def policy(self) -> DeployedPolicy:
@@ -248,6 +254,8 @@ class Learner:
         }
         if self.reward_scale is not None:
             tensors |= _prefixed("rewards", self.reward_scale.state())
+        if self.meter is not None:
+            tensors |= _prefixed("meter", self.meter.state())
         if self.parts.resumable:
             tensors |= _prefixed("env", self.parts.marked_state())
         own = self.agent.own_network
@@ -302,6 +310,8 @@ class Learner:
                 f"the checkpoint is of {meta['num_envs']} environments, this run has {self.env.num_envs}. Add "
                 "--reshard to go on with fresh episodes (the run is then labelled inexact)"
             )
+        if self.meter is not None and same_size:
+            self.meter.set_state(part("meter"))
         goes_on = same_size and self.parts.resumable  # with the unfinished episodes, that is
         if self.reward_scale is not None:
             self.reward_scale.set_state(part("rewards"), goes_on)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from shoal.core.arrays import Array
+from shoal.core.machine import Stopwatch
 from shoal.core.protocols import parts_of
 from shoal.learn.distributions import ActionKind
 from shoal.learn.encoders import Features, check_masks
@@ -85,6 +86,7 @@ class Collector:
         shape = (kind.num_noise,) if kind.num_masks == 0 else tuple(space.shape or ())
         self.rollout = Rollout(steps * segments, stepper, kind, shape)
         self.slices = list(parts_of(env).slices) or [slice(0, env.num_envs)]
+        self.waiting = Stopwatch()  # for the environments
         self._episode_row = np.zeros(env.num_envs, np.int64)  # rollout row at which each present episode began
 
     def first(self, observations: list[Array]) -> None:
@@ -112,7 +114,9 @@ class Collector:
             for t in range(first, first + self.segment_steps):
                 self._stop_if_asked()
                 actions = self._choose(t, slice(0, rollout.num_envs), noise[t - first])
-                outcome = self.stepper.step(actions, [array[t + 1] for array in rollout.observations])
+                rows = [array[t + 1] for array in rollout.observations]
+                with self.waiting:
+                    outcome = self.stepper.step(actions, rows)
                 self._keep(t, slice(0, rollout.num_envs), outcome)
         else:
             self._collect_slices(first, noise)
@@ -133,11 +137,14 @@ class Collector:
             env.send(part, self._choose(first, self.slices[part], noise[0, self.slices[part]]))
         while queue:
             self._stop_if_asked()
-            part = env.ready(list(queue))[0] if env.by_readiness else queue[0]
+            with self.waiting:
+                part = env.ready(list(queue))[0] if env.by_readiness else queue[0]
             queue.remove(part)
             t, rows = clock[part], self.slices[part]
             out = self.features.layout.assemble([array[t + 1, rows] for array in self.rollout.observations])
-            self._keep(t, rows, self.stepper.outcome(env.recv(part, out=out), rows))
+            with self.waiting:
+                outcome = self.stepper.outcome(env.recv(part, out=out), rows)
+            self._keep(t, rows, outcome)
             clock[part] = t + 1
             if t + 1 < last:
                 env.send(part, self._choose(t + 1, rows, noise[t + 1 - first, rows]))

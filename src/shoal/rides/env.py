@@ -17,6 +17,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from shoal.compiled.random import mix
+from shoal.core.machine import Stopwatch
 from shoal.core.protocols import Acting, Credit, TrainingEnv
 from shoal.core.seeds import SCHEME, Stream, episode_seed
 from shoal.rides.bookings import Bookings
@@ -90,6 +91,7 @@ class RidesVectorEnv(TrainingEnv):
         self._ended: list[dict[str, Array]] = []  # figures of days ended since the last report
         self._days_learned_at = 0
         self._days_ended = 0
+        self._planning = Stopwatch()  # since the last report: planning, prices, futures
         self._in_training = False
         self._learned: dict[str, float] = {}  # figures of the model's last training
 
@@ -117,7 +119,9 @@ class RidesVectorEnv(TrainingEnv):
             self._seeds = seeds
             self._episode[chosen] = 0
         self._begin(np.flatnonzero(chosen))
-        return self.look(), {}
+        seen = self.look()
+        self._planning.take()  # no step's time
+        return seen, {}
 
     def step(self, actions: Any) -> tuple[dict[str, Array], Array, Array, Array, dict[str, Any]]:
         """Make one offer in every environment and hear the answers."""
@@ -138,7 +142,8 @@ class RidesVectorEnv(TrainingEnv):
             self._unseen.append(answers_to(bookings, offers, accepted))
         if self._coach is not None:
             self._coach.note(bookings, self.menu.p_accept, offers)
-        bookings.put(offers, accepted, self.options.iterations)
+        with self._planning:
+            bookings.put(offers, accepted, self.options.iterations)
         saved_s = bookings.base_cost_s() - bookings.cost_s() - before_s
         patience, refusal = self.options.burden_rates
         burden = np.where(accepted, patience * OFFER_MIN[offers], refusal)
@@ -163,7 +168,7 @@ class RidesVectorEnv(TrainingEnv):
         self.progress = progress
         metrics: dict[str, Any] = figures_of(self._ended, self.options.customers)
         self._ended.clear()
-        metrics |= self.oracle.figures()
+        metrics |= self.oracle.figures() | {"time/oracle_s": self._planning.take()}
         if self._coach is not None and "rides/net_min" in metrics:
             self._coach.watch(metrics["rides/net_min"], metrics["rides/agreed_min"])
         if self.options.knowledge != "learned":
@@ -242,6 +247,7 @@ class RidesVectorEnv(TrainingEnv):
         self.look()
         if "p_accept" in tensors:  # else saved by an older version
             self.menu = replace(self.menu, p_accept=tensors["p_accept"].copy())
+        self._planning.take()
         return []
 
     # -- inside ------------------------------------------------------------------------------------
@@ -298,19 +304,21 @@ class RidesVectorEnv(TrainingEnv):
         """Price the current requests (by `prices` if given, else the options') and write down what the agent sees."""
         bookings, options = self.bookings, self.options
         request = bookings.now(bookings.requests)
-        if (prices or options.prices) == "pooled":
-            keys = mix(bookings.step_keys())
-            going_on = bookings.t < bookings.customers  # after a day's last request there is nothing to price
-            total_s, status = self.oracle.pooled_menu(
-                bookings.plans, request, keys, options.offer_effect, active=going_on
-            )
-            extra_s = total_s - bookings.plans.cost_s[:, None]
-        else:
-            extra_s, status = self.oracle.insertion_menu(bookings.plans, request, options.offer_effect)
+        with self._planning:
+            if (prices or options.prices) == "pooled":
+                keys = mix(bookings.step_keys())
+                going_on = bookings.t < bookings.customers  # after a day's last request there is nothing to price
+                total_s, status = self.oracle.pooled_menu(
+                    bookings.plans, request, keys, options.offer_effect, active=going_on
+                )
+                extra_s = total_s - bookings.plans.cost_s[:, None]
+            else:
+                extra_s, status = self.oracle.insertion_menu(bookings.plans, request, options.offer_effect)
         self.menu = make_menu(bookings, extra_s, status, self._p_accept())
         obs = observe(bookings, self.days, self.menu)
         value_min = None if self.lookahead is None else self.lookahead.values(obs)
-        future_min = future_values(self, options.futures) if options.futures else None
+        with self._planning:
+            future_min = future_values(self, options.futures) if options.futures else None
         anticipate(obs, self.menu, value_min, future_min, options.burden_rates)
         free = self._ignores_mask()
         obs["bias"] = np.zeros((self.num_envs, NUM_OFFERS), np.float32)

@@ -103,9 +103,10 @@ class Console:
         if terminal:
             self._rich = _Terminal(file=stream, force_terminal=True, markup=False, emoji=False, highlight=False)
 
-    def add_rows(self, extra: Sequence[tuple[str, str, str]]) -> None:
-        """More rows (label, key, format) that a task cares about, before the first one is shown."""
-        self._block, self._line = (*self._block, *extra), (*self._line, *extra)
+    def add_rows(self, extra: Sequence[tuple[str, str, str]], *, lines: bool = True) -> None:
+        """More rows (label, key, format) before the first one is shown: in the block, and in the `lines` too."""
+        self._block = (*self._block, *extra)
+        self._line = (*self._line, *extra) if lines else self._line
 
     def header(self, lines: Iterable[str]) -> None:
         """What is about to run, before the first row."""

@@ -30,6 +30,7 @@ machine.json    processor, memory and library versions
 code.json       shoal's version; its git commit, and whether files differed from it ("dirty")
 status.json     running, finished, interrupted or failed, and why
 metrics.jsonl   one JSON object per logged epoch; a NaN or infinity is null and its key is in "not_finite"
+time.json       seconds in environments, acting, estimating, updating, saving, once the run has ended
 events.jsonl    faults, restarts, resumes, alarms, and whatever made the run inexact
 checkpoints/    epoch-N/: state.safetensors (arrays), state.json (the rest), manifest.json (their sha256)
 figures/        pictures, when they were asked for
@@ -218,6 +219,12 @@ class Run:
         self.lock()
         state = {"status": status, "message": message, "at": _now()}
         replace_atomically(self.path / "status.json", to_json(state))
+
+    def write_time(self, seconds: Mapping[str, float]) -> None:
+        """Where the time went, as one object."""
+        if seconds:
+            self.lock()
+            replace_atomically(self.path / "time.json", to_json(seconds))
 
     def _has_finished(self) -> bool:
         with contextlib.suppress(ValueError, OSError):

@@ -1,0 +1,1 @@
+"""What the number of environments is worth: the study behind docs/comparing.md."""

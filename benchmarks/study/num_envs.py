@@ -1,0 +1,131 @@
+"""64 environments against 256, with 16 and 1,024 as a curve: CartPole-v1, cage2 and rides, judged by shoal compare.
+
+Each part (arms.py) is a comparison in the work folder, trained seed by seed; it goes on where it was stopped, and what
+is over is stored with every seed's figures and learning curve. Trainings take one thread each. The machine may be
+shared: seconds are CPU-seconds of the training, which other work hardly changes.
+
+    python -m benchmarks.study.num_envs [--parts NAME ...] [--work DIR] [--store]
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import stored
+from benchmarks.harness.rows import Row
+from benchmarks.study.arms import BY_NAME, PARTS, SEED, Part
+from shoal.comparison.api import finish
+from shoal.comparison.facts import Curve, RunFacts, source_digest
+from shoal.comparison.folder import ComparisonFolder, Job
+from shoal.comparison.plan import Arm, Plan
+from shoal.config import to_dict
+from shoal.runs.folder import Run
+
+PLACE, NAME = "benchmarks.study.num_envs", "num_envs_study"
+WORK = Path("runs/num_envs_study")
+MOST_POINTS = 60  # of a stored learning curve
+
+
+def plan_of(part: Part) -> Plan:
+    """The comparison behind a part."""
+    arms = tuple(Arm(name, to_dict(config)) for name, config in part.configs())
+    return Plan(
+        task=part.task, arms=arms, seeds=part.seeds, seed=SEED, held_out=part.held_out, match="samples",
+        primary="final", threshold=part.threshold, code=source_digest(), alone=len(arms) == 1,
+    )  # fmt: skip
+
+
+def train(part: Part, work: Path, say: Any) -> ComparisonFolder:
+    """All trainings of a part that are not done yet."""
+    path = work / part.name
+    folder = ComparisonFolder(Run.open(path, work)) if path.exists() else None
+    if folder is None:
+        folder = ComparisonFolder.create(plan_of(part), str(work), part.name, f"python -m {PLACE}")
+    finish(folder, 1, say)
+    return folder
+
+
+def facts(part: Part, work: Path) -> dict[str, list[RunFacts]]:
+    """What is there of a part, seconds as CPU-seconds."""
+    path = work / part.name
+    if not path.exists():
+        return {}
+    folder = ComparisonFolder(Run.open(path, work))
+    plan = folder.plan
+    found: dict[str, list[RunFacts]] = {}
+    for number, arm in enumerate(plan.arms):
+        for place in range(plan.seeds):
+            job = Job(number, place)
+            if (one := folder.facts(job, plan)) is not None:
+                found.setdefault(arm.name, []).append(_by_cpu(one, folder.runs / job.name(plan)))
+    return found
+
+
+def _by_cpu(one: RunFacts, path: Path) -> RunFacts:
+    """The same run, its clock that of its process."""
+    rows = Run.open(path, path.parent).metrics()
+    by_step, past, before = {}, 0.0, 0.0
+    for row in rows:
+        past += before if row["time/cpu_s"] < before else 0.0  # the clock begins anew where a run was gone on with
+        before = row["time/cpu_s"]
+        by_step[row["steps"]] = round(past + before, 3)
+    keep = _thinned(len(one.curve.steps))
+    curve = Curve(
+        [one.curve.steps[i] for i in keep], [one.curve.updates[i] for i in keep],
+        [by_step[one.curve.steps[i]] for i in keep], [float(f"{one.curve.returns[i]:.5g}") for i in keep],
+    )  # fmt: skip
+    return replace(one, curve=curve, seconds=past + before)
+
+
+def _thinned(count: int) -> list[int]:
+    step = max(1, -(-count // MOST_POINTS))
+    return sorted({*range(0, count, step), *([count - 1] if count else [])})
+
+
+def keep(found: dict[str, dict[str, list[RunFacts]]]) -> None:
+    """Store what there is, over what was stored before of the same parts."""
+    before = (stored.read(NAME) or {"parts": {}})["parts"]
+    parts = before | {
+        name: {arm: [one.to_json() for one in runs] for arm, runs in arms.items()} for name, arms in found.items()
+    }
+    rows = [
+        Row(f"{name}: trainings over", float(sum(map(len, arms.values()))), "runs", note=f"of {wanted(name)}")
+        for name, arms in parts.items()
+    ]
+    stored.write(NAME, f"python -m {PLACE} --store", rows, parts=parts)
+
+
+def wanted(name: str) -> int:
+    """How many trainings a part has in all."""
+    return BY_NAME[name].seeds * len(BY_NAME[name].arms)
+
+
+def study(parts: Sequence[Part], work: Path, say: Any) -> None:
+    """Train what is missing."""
+    for part in parts:
+        say(f"{part.name}: {wanted(part.name)} trainings")
+        train(part, work, say)
+
+
+def main() -> None:
+    parser = stored.arguments(__doc__)
+    parser.add_argument("--parts", nargs="+", choices=tuple(BY_NAME), default=[part.name for part in PARTS])
+    parser.add_argument("--work", type=Path, default=WORK)
+    parser.add_argument("--only-store", action="store_true", help="train nothing: store what is in the work folder")
+    given = parser.parse_args()
+    store, parts = stored.storing(given), [BY_NAME[name] for name in given.parts]
+    if not given.only_store:
+        study(parts, given.work, stored.print_line)
+    found = {part.name: arms for part in parts if (arms := facts(part, given.work))}
+    if store:
+        keep(found)
+    counts = {name: {arm: len(runs) for arm, runs in arms.items()} for name, arms in found.items()}
+    stored.print_line(json.dumps(counts))
+
+
+if __name__ == "__main__":
+    main()
