@@ -290,10 +290,8 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
-        for name in ("frame_skip", "frame_stack"):
+        for name in ("frame_skip", "frame_stack", *(("resize",) if self.resize is not None else ())):
             check_whole(name, getattr(self, name), 1)
-        if self.resize is not None:
-            check_whole("resize", self.resize, 1)
 
     def replace(self, **changes: Any) -> TrainConfig:
         """A copy with changes given by flat name, e.g. `replace(num_envs=64, seed=1)`."""

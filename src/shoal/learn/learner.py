@@ -16,7 +16,6 @@ from torch import nn
 
 from shoal.config import TrainConfig
 from shoal.core.arrays import Array
-from shoal.core.errors import NotFinite, OutOfRange
 from shoal.core.machine import Stopwatch
 from shoal.core.protocols import parts_of
 from shoal.core.seeds import SCHEME, Stream, sequence
@@ -108,16 +107,15 @@ class Learner:
             return None if self.epoch % self.config.ppo.update_interval else self._estimated(rollout)
 
     def _estimated(self, rollout: Rollout) -> Batch:
-        self._check_finite(rollout)
+        rollout.check_finite(None if self.parts.checks_finite else self.agent.features.layout)
         agent, steps, num_envs = self.agent, rollout.steps, rollout.num_envs
         self._scale_is_new = agent.moments is not None and agent.moments.count == 0
         if self._scale_is_new:
             self._learn_scale(rollout)
         flat = [tensor.flatten(0, 1) for tensor in rollout.tensors]  # per leaf [(T + 1) N, *shape]
         valid = rollout.valid.ravel()
-        # Values are those of acting, unless the statistics have taken in this rollout since.
-        known = None if rollout.values is None or self._scale_is_new else rollout.values.ravel()
-        features, values = agent.encode_and_value(flat, valid, known)
+        acted = None if rollout.values is None or self._scale_is_new else rollout.values.ravel()  # by the same scale
+        features, values = agent.encode_and_value(flat, valid, acted)
         values = values.reshape(steps + 1, num_envs)
         rewards = np.sign(rollout.rewards) if self.config.ppo.clip_rewards else rollout.rewards
         if self.reward_scale is not None:
@@ -207,21 +205,6 @@ class Learner:
             tensors = [torch.from_numpy(np.concatenate(parts)) for parts in leaves]
             final_values[times, envs] = self.agent.values(self.agent.encode(tensors))
         return final_values
-
-    def _check_finite(self, rollout: Rollout) -> None:
-        """Learn from finite numbers only. shoal's own backends check each observation; others do not."""
-        fine = np.isfinite(rollout.rewards)
-        if not fine.all():
-            row, env = (int(i) for i in np.argwhere(~fine)[0])
-            text = f"in step {row} of the rollout, the reward is no finite float32: {rollout.rewards[row, env]}"
-            raise NotFinite(text, env=env)
-        if self.parts.checks_finite:
-            return
-        try:
-            rows = [array.reshape(-1, *array.shape[2:]) for array in rollout.observations]
-            self.agent.features.layout.check_finite(rows, "in the rollout,")
-        except (NotFinite, OutOfRange) as error:
-            raise type(error)(error.message, env=error.row % rollout.num_envs) from None  # type: ignore[union-attr]
 
     # -- state ---------------------------------------------------------------------------------
 

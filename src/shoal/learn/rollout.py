@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shoal.core.arrays import Array
+from shoal.core.arrays import Array, Layout
+from shoal.core.errors import NotFinite, OutOfRange
 from shoal.core.machine import Stopwatch
 from shoal.core.protocols import parts_of
 from shoal.learn.distributions import ActionKind
@@ -48,6 +49,21 @@ class Rollout:
     def ended(self) -> Array:
         """bool[T, N]: this transition was the last of its episode."""
         return self.terminated | self.truncated
+
+    def check_finite(self, layout: Layout | None) -> None:
+        """Learn from finite numbers only. shoal's own backends check each observation; of others' this does, with their
+        `layout`."""
+        fine = np.isfinite(self.rewards)
+        if not fine.all():
+            row, env = (int(i) for i in np.argwhere(~fine)[0])
+            text = f"in step {row} of the rollout, the reward is no finite float32: {self.rewards[row, env]}"
+            raise NotFinite(text, env=env)
+        if layout is None:
+            return
+        try:
+            layout.check_finite([array.reshape(-1, *array.shape[2:]) for array in self.observations], "in the rollout,")
+        except (NotFinite, OutOfRange) as error:
+            raise type(error)(error.message, env=error.row % self.num_envs) from None  # type: ignore[union-attr]
 
     @staticmethod
     def bytes_needed(steps: int, num_envs: int, features: Features, kind: ActionKind) -> int:
