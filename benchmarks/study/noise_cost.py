@@ -14,11 +14,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from benchmarks.harness import stored
 from benchmarks.harness.rows import Row
 from benchmarks.study.arms import RIDES
 from shoal.learn.learner import Learner
+from shoal.learn.noise import NoiseMeter
 from shoal.starting import settle
 from shoal.tasks.networks import own_network
 from shoal.tasks.presets import config_for
@@ -26,6 +28,20 @@ from shoal.training import make_envs
 
 PLACE, TARGET, LOOKS = "benchmarks.study.noise_cost", 5.0, 3
 TASKS: dict[str, dict[str, Any]] = {"cage2": {}, "rides": RIDES, "CartPole-v1": {"backend": "serial"}}
+
+
+class Timed(NoiseMeter):
+    """Knows what its looks took."""
+
+    def __init__(self, num_envs: int) -> None:
+        super().__init__(num_envs)
+        self.looked: list[float] = []
+
+    def look(self, environments: Tensor, gradient: Callable[[Tensor], Tensor]) -> dict[str, float]:
+        start = time.process_time()
+        told = super().look(environments, gradient)
+        self.looked.append(time.process_time() - start)
+        return told
 
 
 def cost(task: str) -> tuple[float, float, int]:
@@ -38,23 +54,15 @@ def cost(task: str) -> tuple[float, float, int]:
         learner.start()
         batch = learner.estimate(learner.collect())
         assert batch is not None
-        meter, looked = learner.meter, []
-        assert meter is not None
-        look = meter.look
-
-        def timed(*arguments: Any) -> dict[str, float]:
-            start = time.process_time()
-            told = look(*arguments)
-            looked.append(time.process_time() - start)
-            return told
-
+        meter = learner.ppo.meter = Timed(envs.num_envs)
         learner.ppo.update(batch, 0.0, learner.shuffle)  # the first look is of the first update, whatever its price
-        meter.look = timed  # type: ignore[method-assign]
+        meter.looked.clear()
         start, updates = time.process_time(), 0
-        while len(looked) < LOOKS:
+        while len(meter.looked) < LOOKS:
             learner.ppo.update(batch, 0.0, learner.shuffle)
             updates += 1
-        return sum(looked), time.process_time() - start - sum(looked), updates
+        looked = sum(meter.looked)
+        return looked, time.process_time() - start - looked, updates
     finally:
         envs.close()
 

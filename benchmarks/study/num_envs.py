@@ -4,7 +4,9 @@ Each part (arms.py) is a comparison in the work folder, trained seed by seed; it
 is over is stored with every seed's figures and learning curve. Trainings take one thread each. The machine may be
 shared: seconds are CPU-seconds of the training, which other work hardly changes.
 
-    python -m benchmarks.study.num_envs [--parts NAME ...] [--work DIR] [--store]
+    python -m benchmarks.study.num_envs [--parts NAME ...] [--work DIR] [--only-store] [--store]
+
+`python -m benchmarks.study.verdicts` says what comes of it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import stored
-from benchmarks.harness.rows import Row
+from benchmarks.study import verdicts
 from benchmarks.study.arms import BY_NAME, PARTS, SEED, Part
 from shoal.comparison.api import finish
 from shoal.comparison.facts import Curve, RunFacts, source_digest
@@ -92,11 +94,7 @@ def keep(found: dict[str, dict[str, list[RunFacts]]]) -> None:
     parts = before | {
         name: {arm: [one.to_json() for one in runs] for arm, runs in arms.items()} for name, arms in found.items()
     }
-    rows = [
-        Row(f"{name}: trainings over", float(sum(map(len, arms.values()))), "runs", note=f"of {wanted(name)}")
-        for name, arms in parts.items()
-    ]
-    stored.write(NAME, f"python -m {PLACE} --store", rows, parts=parts)
+    stored.write(NAME, f"python -m {PLACE} --store", verdicts.rows(parts), parts=parts)
 
 
 def wanted(name: str) -> int:
