@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks.harness.figures import Results, cells, number, target_of, value_of
+from benchmarks.study import tables as study
 
 NONE = "not measured"
 
@@ -149,5 +150,5 @@ def _mean_of(values: list[float], wanted: int) -> float | None:
 
 
 TABLES: tuple[Callable[..., Any], ...] = (
-    learned_without_options, credit_study, orders_kept, net_gains, around, percent, spread, listed,
+    learned_without_options, credit_study, orders_kept, net_gains, around, percent, spread, listed, *study.TABLES,
 )  # fmt: skip
