@@ -41,7 +41,6 @@ def test_train_prints_where_it_is_and_what_to_type_next(tmp_path: Path, capsys: 
     assert "finished: budget of 256 steps spent" in out
     assert f"shoal evaluate {tmp_path / 'a'}" in out
     assert (tmp_path / "a" / "report.html").exists()
-    assert (tmp_path / "a" / "figures" / "curves.svg").exists()
 
 
 def test_both_spellings_of_familiar_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,15 +12,15 @@ import pytest
 
 import shoal
 from hostile import HOSTILE, check_harmless, spoiled
-from shoal import report
 from shoal.cli import main
 from shoal.config import TrainConfig, to_dict
 from shoal.report import write_report
 from shoal.runs import scores
 from shoal.runs.folder import Run
 from shoal.runs.meanings import MEANINGS
-from shoal.runs.page import DARK, Section, contrast, in_the_dark, themed
+from shoal.runs.page import DARK, STYLE, Section, contrast, in_the_dark, themed
 from shoal.tasks import load_all
+from shoal.tasks.presets import config_for
 
 INTERVAL = {"mean": 1.5, "low": 1.0, "high": 2.0}
 SHARE = {"mean": 0.9, "low": 0.8, "high": 1.0, "episodes": 3}
@@ -94,11 +94,8 @@ def test_names_and_errors_are_text_not_markup(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "file", ["config.json", "machine.json", "code.json", "status.json", "evaluation.json", "metrics.jsonl"]
 )
-def test_no_value_of_any_file_becomes_markup(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, task: str
-) -> None:
+def test_no_value_of_any_file_becomes_markup(tmp_path: Path, file: str, task: str) -> None:
     """Every value and every name in every file, one at a time: the page is harmless, or refused."""
-    monkeypatch.setattr(report, "_pictures", lambda rows, config: [])  # they take a second each; tested below
     with make(tmp_path, 2, task) as run:
         good = RIDES if task == "rides" else SCORES
         (run.path / "evaluation.json").write_text(json.dumps(good))
@@ -161,16 +158,11 @@ def test_a_run_without_epochs_has_a_page(tmp_path: Path) -> None:
         assert "No epoch has been recorded yet" in write_report(run).read_text()
 
 
-def test_the_same_run_gives_the_same_picture(tmp_path: Path) -> None:
-    """The SVG carries no date and no random names: twice the same bytes."""
+def test_the_same_run_gives_the_same_page(tmp_path: Path) -> None:
+    """It carries no date and no random names: twice the same bytes."""
     with make(tmp_path, 3) as run:
-        write_report(run)
-        svg = (run.figures / "curves.svg").read_text()
         page = write_report(run).read_text()
-        assert (run.figures / "curves.svg").read_text() == svg
         assert write_report(run).read_text() == page
-    assert "<dc:date>" not in svg
-    assert svg.startswith("<svg")
 
 
 def test_the_page_opens_with_the_answer(tmp_path: Path) -> None:
@@ -232,10 +224,40 @@ def test_charts_are_apart_and_turn_dark(tmp_path: Path) -> None:
     """One picture for each curve, so that a phone can stack them, and no colour that stays as it is in the dark."""
     with make(tmp_path, 3) as run:
         page = write_report(run).read_text()
-    charts = page[page.index("class='charts'") :]
+    charts = page[page.index("<div class='charts'") : page.index("<script>")]
     assert charts.count("<svg ") == 1  # the only curve that these rows have values of
-    assert not re.search(r"(fill|stroke): #", charts)
+    assert not re.search(r"(fill|stroke)[:=] ?'?#", charts)
     assert "prefers-color-scheme" in page
+
+
+def test_colours_of_the_page_can_be_seen() -> None:
+    """Every series and word has enough contrast with its page, light and dark; no colour is in one of them only."""
+    schemes = re.findall(r":root \{([^}]*)\}", re.sub(r"/\*.*?\*/", "", STYLE))
+    light, dark = (dict(re.findall(r"--([a-z0-9]+): (#[0-9a-f]{6})", scheme)) for scheme in schemes)
+    assert set(light) == set(dark)
+    for scheme in (light, dark):
+        for name in (*(f"s{place}" for place in range(8)), "ink", "soft", "bad", "good", "link"):
+            assert contrast(scheme[name], scheme["page"]) >= 4.5, (name, scheme[name])
+        assert contrast(scheme["blue"], scheme["none"]) >= 4.5
+        assert contrast(scheme["red"], scheme["held"]) >= 3.0
+        assert contrast(scheme["blue"], scheme["user"]) >= 3.0
+
+
+def test_the_page_says_what_is_unusual_and_where_the_time_went(tmp_path: Path) -> None:
+    """Options that differ from the task's own, and seconds by part."""
+    run = Run.create(tmp_path, "r", to_dict(config_for("CartPole-v1", gamma=0.5)), "shoal train", "CartPole-v1")
+    with run:
+        for epoch in (1, 2):
+            run.append({
+                "epoch": epoch, "steps": epoch, "return/mean_100": 1.0, "time/collect_s": 4.0, "time/update_s": 2.0,
+                "time/environment_s": 3.0, "time/elapsed_s": 8.0 * epoch, "time/cpu_s": 1.0,
+            })  # fmt: skip
+        page = write_report(run).read_text()
+    section = page[page.index("id='settings-that-differ") :]
+    assert re.findall(r"<td>gamma</td><td class=wide>0.5</td><td class=wide>0.98</td>", section)
+    assert section[: section.index("</section>")].count("<tr>") == 2  # the head, and gamma
+    for words in ("environment: 6.0 s, 38 %", "updating: 4.0 s, 25 %", "other: 6.0 s, 38 %"):
+        assert words in page
 
 
 def test_lines_and_words_are_readable_in_the_dark() -> None:

@@ -41,8 +41,8 @@ def test_the_parts_add_up(tmp_path: Path, slices: str) -> None:
     assert found["oracle_s"] == 0
     assert found["save_s"] > rows[-1]["time/save_s"]  # the last checkpoint comes after the last row
     for part in ("environment", "acting", "estimating", "updating", "saving"):
-        assert f"<rect class='spent-{part}'" in page
-    assert "spent-oracle'" not in page.replace("<span class='spent-oracle'", "")
+        assert f"data-tip='{part}: " in page
+    assert "data-tip='oracle: " not in page
 
 
 def test_a_resumed_run_counts_all_of_its_epochs(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_an_environment_may_say_what_its_oracle_took(tmp_path: Path) -> None:
     )
     assert all(0 < row["time/oracle_s"] < row["time/environment_s"] for row in rows)
     assert found["oracle_s"] == pytest.approx(sum(row["time/oracle_s"] for row in rows), abs=1e-5)
-    assert "<rect class='spent-oracle'" in page
+    assert "data-tip='oracle: " in page
 
 
 def test_rows_of_before_have_no_bar() -> None:

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmarks.harness import tables
+from benchmarks.harness import plots, tables
 from benchmarks.harness.figures import PageError, Results, number
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,7 +34,7 @@ _BLOCK = re.compile(r"(<!-- figures: (\w+)[^\n]*-->\n).*?(<!-- end of figures --
 
 
 def made(root: Path = ROOT) -> tuple[dict[str, str], list[str]]:
-    """The pages as the results give them, by their path from the root; and what is wanting in them, in words."""
+    """Pages and pictures as the results give them, by their path from the root; and what is wanting, in words."""
     results = Results(root, "../")
     pages = {RESULTS: _rendered(results, "results")}
     templates = {"results"}
@@ -45,6 +45,7 @@ def made(root: Path = ROOT) -> tuple[dict[str, str], list[str]]:
             here = Results(root, "../" * name.count("/"))
             templates |= set(blocks)
             pages[name] = _BLOCK.sub(partial(_filled, here), text)
+    pages |= {path: picture for path, draw in plots.PICTURES.items() if (picture := draw(results)) is not None}
     unused = {path.stem for path in (root / "benchmarks" / "pages").glob("*.md")} - templates
     wanting = [f"benchmarks/pages/{name}.md is of no page: expected <!-- figures: {name} --> in one" for name in unused]
     return pages, [*_without_section(results), *_not_shown(results), *sorted(wanting)]

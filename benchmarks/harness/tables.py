@@ -83,6 +83,43 @@ def credit_study(results: Results) -> str:
     return "\n".join(lines)
 
 
+def credit_bias(results: Results) -> str:
+    """credit_branch: what each credit says less what an offer truly gains, and the slope of the one on the other."""
+    about = next(iter(results.rows("credit_branch"))).name.partition(": ")[0]
+    whole = {row.name.removeprefix(about).removeprefix(": ").removeprefix(", "): row
+             for row in results.rows("credit_branch")}  # fmt: skip
+
+    def told(name: str) -> str:
+        row = whole.get(name)
+        return "" if row is None else f"{value_of(row, 2)} ({row.note})" if row.note else value_of(row, 2)
+
+    head = "credit", "less the truth, with", "without", "as played", "slope, as played", "with and without apart"
+    lines = [cells(*head, "of taught's choice less the agent's"), "|---|---|---|---|---|---|---|"]
+    for share in ("0%", "50%", "100%"):
+        name = f"{share} of later riders asked generously"
+        less = [told(f"{name}, {day}: credit less true gain")
+                for day in ("day with the change", "day without", "day as played")]  # fmt: skip
+        slope = whole[f"{name}, day as played: slope of the true gain"]
+        apart = whole[f"{name}: credit with the change apart from without"]
+        judged = [
+            f"{value_of(row, 2).strip()}{', ' + target_of(row).strip() if row.target is not None else ''}"
+            for row in (slope, apart)
+        ]
+        lines.append(
+            cells(f"rebuilt, {share} asked generously", *less, *judged,
+                  told(f"{share} generous: what the credit says of taught less own"))
+        )  # fmt: skip
+    again = told("negotiated again: credit less true gain")
+    lines.append(
+        cells("negotiated again", again, "the same", "the same", told("negotiated again: slope of the true gain"), "0",
+              told("negotiated again: what the credit says of taught less own"))
+    )  # fmt: skip
+    gain, taught = told("true gain of the best change"), told("taught less own where they differ")
+    lines += ["", f"True gain of the policy's best change: {gain}. Taught's choice less the agent's own, where they "
+              f"differ: {taught}."]  # fmt: skip
+    return "\n".join(lines)
+
+
 def orders_kept(results: Results) -> str:
     """workflow_table: what followers and trained defenders score, in the two groups of orders of each attacker."""
     lines = [
@@ -106,6 +143,35 @@ def orders_kept(results: Results) -> str:
         followers = [number(statistics.fmean(rewards[player]), 2) for player in ("eager", "thrifty")]
         trained = spread(results, rewards["trained"], 2)
         lines.append(cells(red, f"{classes} with {group}", *followers, trained, f"{100 * lowest:.2f} %"))
+    return "\n".join(lines)
+
+
+def routed_days(results: Results) -> str:
+    """neural_oracle: every oracle's distance above the best known by number of requests, and its CPU time a day."""
+    sizes: list[dict[str, Any]] = results.data("neural_oracle")["report"]["sizes"]
+    timed = max(part["requests"] for part in sizes if part["speed"])
+    heads = [f"{part['requests']} requests" for part in sizes]
+    lines = [
+        cells("oracle", *heads, f"CPU time a day of {timed} requests"),
+        "|---|" + "---|" * (len(sizes) + 1),
+    ]
+    for at, first in enumerate(sizes[0]["plans"]):
+        rows = [part["plans"][at] for part in sizes]
+        cpu_ms = next(row["cpu_ms_a_day"] for part, row in zip(sizes, rows, strict=True) if part["requests"] == timed)
+        gaps = [f"{row['gap_percent']:.1f} % ({row['finished_percent']:.0f} %)" for row in rows]
+        lines.append(cells(first["oracle"], *gaps, f"{cpu_ms:.1f} ms"))
+    return "\n".join(lines)
+
+
+def routing_times(results: Results) -> str:
+    """neural_oracle: CPU time of many days planned in one call."""
+    parts: list[dict[str, Any]] = results.data("neural_oracle")["report"]["sizes"]
+    rows = [row for part in parts for row in part["speed"]]
+    batches = list(dict.fromkeys(row["days"] for row in rows))
+    lines = [cells("oracle", *(f"{count:,} days" for count in batches)), "|---|" + "---|" * len(batches)]
+    for oracle in dict.fromkeys(row["oracle"] for row in rows):
+        took = {row["days"]: row["cpu_ms"] for row in rows if row["oracle"] == oracle}
+        lines.append(cells(oracle, *(f"{took[count]:,.0f} ms" for count in batches)))
     return "\n".join(lines)
 
 
@@ -150,5 +216,6 @@ def _mean_of(values: list[float], wanted: int) -> float | None:
 
 
 TABLES: tuple[Callable[..., Any], ...] = (
-    learned_without_options, credit_study, orders_kept, net_gains, around, percent, spread, listed, *study.TABLES,
+    learned_without_options, credit_study, credit_bias, orders_kept, routed_days, routing_times, net_gains, around,
+    percent, spread, listed, *study.TABLES,
 )  # fmt: skip

@@ -3,11 +3,13 @@
 At one request of each day the day goes on twice: with the policy's best change, taken as accepted, and with no offer.
 All else is common: requests, moods, the noise of sampled offers, the oracle's keys. The true gain is the difference in
 net gain at the day's end, polished; the credit is computed in both worlds. Twice more, it goes on with the policy's own
-choice and with that of the taught network, answered as the rider does.
+choice and with that of the taught network, answered as the rider does. Days negotiated again (`--credit negotiated`)
+have one credit for all four worlds: they forget what the branched request agreed to.
 
     python -m benchmarks.rides.credit_branch [--days 2560] [--policy ARM SEED] [--work DIR] [--store]
 
-The policy is a training of benchmarks/rides/credit_arms.py, made now unless DIR has it. 256 days take a few minutes.
+The policy is a training of benchmarks/rides/credit_arms.py, made now unless DIR has it. Every 320 days are kept in DIR
+and stored; it goes on where it was stopped.
 """
 
 from __future__ import annotations
@@ -21,15 +23,17 @@ import numpy as np
 
 from benchmarks.harness import stored
 from benchmarks.harness.rows import Row
-from benchmarks.rides.credit_arms import WORK, Trained, load, train
+from benchmarks.rides.credit_arms import ARMS, WORK, Trained, load, settings, train
 from shoal.compiled.random import mix
 from shoal.core.machine import usable_cores
 from shoal.core.seeds import episode_seed
+from shoal.rides.bookings import Bookings
 from shoal.rides.credit import Rates, generously, savings_min, uniform
 from shoal.rides.env import RidesVectorEnv
+from shoal.rides.negotiated import Called, replayed_min
 from shoal.rides.observe import anticipate
 from shoal.rides.options import RidesOptions
-from shoal.rides.routing.plans import Plans
+from shoal.rides.policies.onward import Onward
 from shoal.rides.routing.problem import NO_CHANGE, NUM_OFFERS
 
 PLACE, NAME, DAYS, SEED, BATCH = "benchmarks.rides.credit_branch", "credit_branch", 2560, 880001, 320
@@ -51,69 +55,95 @@ def rows(say: Callable[[str], None], full: bool = False) -> list[Row]:
     return stored.read_rows(NAME, PLACE)
 
 
-def measure(days: int, arm: str, seed: int, work: Path, say: Callable[[str], None], **options: Any) -> dict[str, Array]:
+def measure(
+    days: int,
+    arm: str,
+    seed: int,
+    work: Path,
+    say: Callable[[str], None],
+    keep: Callable[[dict[str, Array]], None] = lambda found: None,
+    **options: Any,
+) -> dict[str, Array]:
     """By branched day: the true gain, each credit of it, and the same of taught's choice less the policy's own."""
     train(arm, seed, work, say)
     policy = load(arm, seed, work)
-    parts = []
+    found: dict[str, Array] = {}
     for low in range(0, days, BATCH):
-        parts.append(branched(np.arange(low, min(low + BATCH, days)), policy, **options))
-        say(f"{min(low + BATCH, days)} of {days} days branched")
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        high = min(low + BATCH, days)
+        done = work / f"branched-{arm}-{seed}-{settings(ARMS[arm])}-{low}-{high}.npz"
+        if done.exists() and not options:
+            with np.load(done, allow_pickle=False) as data:
+                part = {name: data[name] for name in data.files}
+        else:
+            part = branched(np.arange(low, high), policy, **options)
+            np.savez(done, allow_pickle=False, **part)
+        found = {name: np.concatenate([found[name], more]) if found else more for name, more in part.items()}
+        say(f"{high} of {days} days branched")
+        keep(found)
+    return found
 
 
 def branched(numbers: Array, policy: Trained, **options: Any) -> dict[str, Array]:
-    """Four worlds of each day side by side: rows are worlds x days."""
+    """All figures of these days; those that branch at the same request are played side by side."""
+    which = numbers % len(AT)
+    parts = [_branched(numbers[which == at], int(AT[at]), policy, **options) for at in np.unique(which).tolist()]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _branched(numbers: Array, at: int, policy: Trained, **options: Any) -> dict[str, Array]:
+    """Days up to request `at`, then four worlds of each side by side: rows are worlds x days."""
     count, world = len(numbers), np.repeat(WORLDS, len(numbers))
     own = RidesOptions(**{**policy.entrant.changes, "epsilon": 0.0, "credit": "rewards", **options})
-    env = RidesVectorEnv(len(world), own, threads=usable_cores())
+    env = RidesVectorEnv(count, own, threads=usable_cores())
     env.flexibility.set_state({**env.flexibility.state(), **policy.entrant.flexibility})
-    observations, _ = env.reset(seed=[episode_seed(SEED, int(day), 0) for day in numbers] * len(WORLDS))
-    bookings, customers = env.bookings, own.customers
-    at = AT[numbers % len(AT)].clip(max=customers - 1)  # int64[count]
-    before, kept = Plans(env.world.problem, count, customers), {}  # type: Plans, dict[str, Array]
-    while True:
-        logits = policy.logits(observations)
-        offers = (logits + _gumbel(bookings.step_keys())).argmax(1)
-        here = bookings.t == np.tile(at, len(WORLDS))
-        if here.any():
-            change = np.where(np.arange(NUM_OFFERS) == NO_CHANGE, -np.inf, logits).argmax(1)
-            now = {"change": change, "own": logits.argmax(1), "taught": _taught(env, observations)}
-            now |= {
-                "key": mix(bookings.step_keys()),
-                "request": bookings.now(bookings.requests),
-                "p": env.menu.p_accept,
-            }
-            branch = np.flatnonzero(here[:count])
-            before.copy_rows(bookings.plans, branch, branch)
-            for name, value in now.items():
-                kept.setdefault(name, np.zeros((count, *value.shape[1:]), value.dtype))[branch] = value[branch]
-            forced = np.choose(world, [change, np.full_like(change, NO_CHANGE), now["own"], now["taught"]])
-            offers = np.where(here, forced, offers)
-        bookings.put(offers, bookings.answers(offers) | (here & (world == WIDER)), own.iterations)
-        if bookings.t[0] == customers:
-            break
+    beginning = env.bookings = Bookings(env.world, count, env.oracle, with_base=False)
+    observations, _ = env.reset(seed=[episode_seed(SEED, int(day), 0) for day in numbers])
+    customers = own.customers
+    at = min(at, customers - 1)
+    for _ in range(at):
+        beginning.book(_sampled(policy, env, observations), own.iterations)
         observations = env.look()
+    logits, key, p = policy.logits(observations), mix(beginning.step_keys()), env.menu.p_accept
+    request, before = beginning.now(beginning.requests), beginning.plans.copy()
+    change = np.where(np.arange(NUM_OFFERS) == NO_CHANGE, -np.inf, logits).argmax(1)
+    mine, taught = logits.argmax(1), _taught(env, observations)
+    bookings = env.bookings = Bookings(env.world, len(world), env.oracle, with_base=False)
+    env.num_envs = len(world)
+    for name, array in bookings._arrays().items():
+        array[...] = np.concatenate([beginning._arrays()[name]] * len(WORLDS))
+    forced = np.concatenate([change, np.full_like(change, NO_CHANGE), mine, taught])
+    bookings.put(forced, bookings.answers(forced) | (world == WIDER), own.iterations)
+    for _ in range(at + 1, customers):
+        bookings.book(_sampled(policy, env, env.look()), own.iterations)
     env.oracle.polish(bookings.plans, mix(bookings.step_keys()), POLISH)
     rates = Rates(*own.burden_rates)
     burden_min = rates.patience * bookings.agreed_min() + rates.refusal * bookings.refused()  # [rows, C]
     net_min = (-bookings.cost_s() / 60 - burden_min.sum(1)).reshape(len(WORLDS), count)
-    itself = burden_min[np.arange(len(world)), np.tile(at, len(WORLDS))].reshape(len(WORLDS), count)
+    itself = burden_min[:, at].reshape(len(WORLDS), count)
     found = {"truth": (net_min + itself)[WIDER] - (net_min + itself)[PLAIN]}
-    found |= {"made": kept["own"] != NO_CHANGE, "differ": kept["own"] != kept["taught"]}
+    found |= {"made": mine != NO_CHANGE, "differ": mine != taught}
     found["taught truth"] = net_min[TAUGHT] - net_min[OWN]
     days, agreed = np.arange(count), bookings.agreed_requests().reshape(len(WORLDS), count, -1)
-    wide = generously(bookings, days)
+    wide, when = generously(bookings, days), np.full(count, at)
     for share in SHARES:
         for place in (WIDER, PLAIN, OWN):
-            windows = np.where(uniform(kept["key"], customers) < share, wide, agreed[place])
-            args = before.copy(), windows, at, kept["request"], kept["key"], own.offer_effect
-            saved = savings_min(env.oracle, *args)
-            found[f"{place} {share}"] = saved[days, kept["change"]]
-            worth = rates.worth(kept["p"], saved)
-        found[f"taught {share}"] = worth[days, kept["taught"]] - worth[days, kept["own"]]  # in the policy's own world
+            windows = np.where(uniform(key, customers) < share, wide, agreed[place])
+            saved = savings_min(env.oracle, before.copy(), windows, when, request, key, own.offer_effect)
+            found[f"{place} {share}"] = saved[days, change]
+        worth = rates.worth(p, saved)
+        found[f"taught {share}"] = worth[days, taught] - worth[days, mine]  # in the policy's own world
+    onward = Onward()
+    kept = [Called(*(getattr(bookings, name)[day] for name in Called._fields)) for day in days]
+    saved = replayed_min(env, onward, policy.entrant.policy, before, kept, when, request, key)
+    onward.close()
+    worth = rates.worth(p, saved)
+    found["again"], found["taught again"] = saved[days, change], worth[days, taught] - worth[days, mine]
     env.close()
     return found
+
+
+def _sampled(policy: Trained, env: RidesVectorEnv, observations: Any) -> Array:
+    return np.asarray((policy.logits(observations) + _gumbel(env.bookings.step_keys())).argmax(1))
 
 
 def _gumbel(keys: Array) -> Array:
@@ -143,25 +173,32 @@ def summarise(found: dict[str, Array], about: str) -> list[Row]:
     for share in SHARES:
         name, judged = f"rides credit, {about}, {share:.0%} of later riders asked generously", share == SHARES[1]
         for place, words in ((WIDER, "day with the change"), (PLAIN, "day without"), (OWN, "day as played")):
-            credit = found[f"{place} {share}"]
-            made.append(Row(f"{name}: credit less true gain, {words}", *_mean(credit - truth)))
-            slope = float(np.cov(credit, truth)[0, 1] / credit.var(ddof=1))
-            correlation = float(np.corrcoef(credit, truth)[0, 1])
             target = SLOPE_TARGET if judged and place == OWN else None
-            made.append(Row(f"{name}: slope of the true gain, {words}", slope, "", target, note=f"r {correlation:.2f}"))
+            made += _against(f"{name}, {words}", found[f"{place} {share}"], truth, target)
         gap = found[f"{WIDER} {share}"] - found[f"{PLAIN} {share}"]
         value, unit, _, _, note = _mean(gap)
-        made.append(Row(f"{name}: credit with the change less without", value, unit, GAP_TARGET if judged else None,
-                        "lower", note))  # fmt: skip
+        made.append(Row(f"{name}: credit with the change apart from without", abs(value), unit,
+                        GAP_TARGET if judged else None, "lower", f"{value:+.2f} {note}"))  # fmt: skip
+    made += _against(f"rides credit, {about}, negotiated again", found["again"], truth, None)
     differ = found["differ"]
-    if differ.any():
+    if differ.sum() > 1:
         made.append(
             Row(f"rides credit, {about}: taught less own where they differ", *_mean(found["taught truth"][differ]))
         )
-        for share in SHARES:
-            name = f"rides credit, {about}, {share:.0%} generous: what the credit says of taught less own"
-            made.append(Row(name, *_mean(found[f"taught {share}"][differ])))
+        for credit, words in [(share, f"{share:.0%} generous") for share in SHARES] + [("again", "negotiated again")]:
+            name = f"rides credit, {about}, {words}: what the credit says of taught less own"
+            made.append(Row(name, *_mean(found[f"taught {credit}"][differ])))
     return made
+
+
+def _against(name: str, credit: Array, truth: Array, target: float | None) -> list[Row]:
+    """How far a credit is off in the mean, and how much more an offer truly gains where it says a minute more."""
+    slope = float(np.cov(credit, truth)[0, 1] / credit.var(ddof=1))
+    correlation = float(np.corrcoef(credit, truth)[0, 1])
+    return [
+        Row(f"{name}: credit less true gain", *_mean(credit - truth)),
+        Row(f"{name}: slope of the true gain", slope, "", target, note=f"correlation {correlation:.2f}"),
+    ]
 
 
 def _mean(values: Array) -> tuple[float, str, None, Literal["higher"], str]:
@@ -176,10 +213,14 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=WORK)
     given = parser.parse_args()
     arm, seed = given.policy[0], int(given.policy[1])
-    found = summarise(measure(given.days, arm, seed, given.work, stored.print_line), f"policy {arm} {seed}")
-    if stored.storing(given):
-        stored.write(NAME, f"python -m {PLACE} --days {given.days} --policy {arm} {seed} --store", found)
-    stored.show(found)
+    about, command = f"policy {arm} {seed}", f"python -m {PLACE} --days {given.days} --policy {arm} {seed} --store"
+    storing = stored.storing(given)
+
+    def keep(found: dict[str, Array]) -> None:
+        if storing:
+            stored.write(NAME, command, summarise(found, about), days=len(found["truth"]))
+
+    stored.show(summarise(measure(given.days, arm, seed, given.work, stored.print_line, keep), about))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import sys
 from importlib import metadata
 
 EXTRAS = {  # the first that has a package is the one to name for it
-    "report": ("matplotlib",),
+    "report": (),  # of old commands: pages need nothing more
     "search": ("sklearn", "scipy", "matplotlib"),
     "rides": ("pyvrp", "scipy", "matplotlib"),
     "cage2": ("matplotlib",),
@@ -35,7 +35,7 @@ def installed(package: str) -> bool:
 def missing(extra: str) -> list[str]:
     """Packages of an extra that are not installed. Nothing is imported.
 
-    >>> missing("report")
+    >>> missing("cage2")
     []
     """
     return [package for package in EXTRAS[extra] if not installed(package)]

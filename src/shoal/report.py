@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from shoal.extras import missing
+from shoal.config import to_dict
 from shoal.runs import scores
+from shoal.runs.charts import Line, chart
 from shoal.runs.clips import clips
 from shoal.runs.disk import read_json, replace_atomically
 from shoal.runs.folder import Run
 from shoal.runs.meanings import MEANINGS
-from shoal.runs.page import Part, Section, between, number, page, pairs, svg_of, table, text, themed, undrawn
+from shoal.runs.page import Card, Part, Section, between, number, page, pairs, table, text
 from shoal.runs.spent import bar, spent
 from shoal.tasks import Task, task_or_default
+from shoal.tasks.presets import config_for
 
 RETURN = "return/mean_100"
 _CURVES = (
@@ -24,25 +26,24 @@ _CURVES = (
     ("policy/entropy", "entropy"),
     ("policy/kl", "KL per update"),
     ("value/explained_variance", "explained variance"),
+    ("noise/scale", "gradient noise scale, environments"),
     ("time/steps_per_s", "steps per second"),
 )
 _MOST_EVENTS = 200
 
 
 def write_report(run: str | Path | Run, *, runs_dir: str | Path = "runs") -> Path:
-    """Write `report.html` and `figures/curves.svg` of a training run; returns the page's path."""
+    """Write `report.html` of a training run; returns the page's path."""
     folder = run if isinstance(run, Run) else Run.open(run, Path(runs_dir))
-    config = folder.config
-    if "task" not in config:
-        kind = "a search, whose page shoal.search.sections writes" if "search" in config else "neither run nor search"
+    if "task" not in folder.config:
+        kind = (
+            "a search, whose page shoal.search.sections writes"
+            if "search" in folder.config
+            else "neither run nor search"
+        )
         raise ValueError(f"{folder.path}: expected the folder of a training run, got {kind}")
-    rows = folder.metrics()
-    pictures = _pictures(rows, config)
-    if pictures:
-        folder.figures.mkdir(exist_ok=True)  # a copy of the run may lack it: git, for one, keeps no empty folder
-        replace_atomically(folder.figures / "curves.svg", _side_by_side(pictures).encode())
     path = folder.path / "report.html"
-    replace_atomically(path, _page(folder, rows, pictures).encode())
+    replace_atomically(path, _page(folder, folder.metrics()).encode())
     return path
 
 
@@ -54,7 +55,7 @@ def write_again(run: str | Path | Run, runs_dir: str | Path = "runs") -> str:
         return f"the report was not written: {error}"
 
 
-def _page(run: Run, rows: list[dict[str, Any]], pictures: list[str]) -> str:
+def _page(run: Run, rows: list[dict[str, Any]]) -> str:
     config, last, kept = run.config, rows[-1] if rows else {}, scores.kept(run)
     machine, code = (read_json(run.path / name) for name in ("machine.json", "code.json"))
     command, events = (run.path / "command.txt").read_text().strip(), run.events()
@@ -65,7 +66,10 @@ def _page(run: Run, rows: list[dict[str, Any]], pictures: list[str]) -> str:
         f"mean return of the last 100 training episodes {number(last.get(RETURN))}",
         _exactness(events, kept),
     ]
-    settings = {f"{group}.{name}": value for group in ("vector", "ppo", "run") for name, value in config[group].items()}
+    settings = {name: config.get(name) for name in ("task", "env_kwargs")}
+    settings |= {
+        f"{group}.{name}": value for group in ("vector", "ppo", "run") for name, value in config[group].items()
+    }
     task = task_or_default(config["task"])
     return page(
         run.name,
@@ -77,14 +81,20 @@ def _page(run: Run, rows: list[dict[str, Any]], pictures: list[str]) -> str:
             Part("Held-out score", _held_out(scores.part(kept, scores.HELD_OUT))),
             Part("Episodes", clips(run, scores.part(kept, scores.HELD_OUT))),
             *_sections(task, run),
-            Part("Training", _charts(run, rows, pictures)),
+            Part("Training", _charts(rows, config)),
             Part("Environments", _environments(config, rows)),
-            Part("Time", bar(spent(rows))),
-            Part("Events", _events(events)),
-            Part("Last epoch", pairs(last, {**MEANINGS, **task.meanings}) if last else ""),
-            Part("Settings", pairs({"task": config["task"], "env_kwargs": config.get("env_kwargs"), **settings}), True),
+            Part("Where the time went", bar(spent(rows))),
+            Part("Faults and events", _events(events)),
+            Part("Settings that differ from the defaults", _differences(config)),
+            Part("Last epoch", pairs(last, {**MEANINGS, **task.meanings}) if last else "", True),
+            Part(
+                "All settings",
+                pairs({"task": config["task"], "env_kwargs": config.get("env_kwargs"), **settings}),
+                True,
+            ),
             Part("Machine and code", pairs({**machine, **code}), True),
         ],
+        cards=_cards(last, kept),
     )
 
 
@@ -125,6 +135,25 @@ def _answer(run: Run, last: dict[str, Any], kept: dict[str, Any]) -> str:
     return " ".join(parts)
 
 
+def _cards(last: dict[str, Any], kept: dict[str, Any]) -> list[Card]:
+    """The headline figures, each with its interval where it has one."""
+    found = scores.part(kept, scores.HELD_OUT)
+    cards = []
+    if found.get("mean") is not None:
+        note = between(found).removeprefix(", ") or f"{number(found.get('episodes'))} episodes"
+        cards.append(Card("held-out return", number(found["mean"]), note))
+    cards.append(Card("training return", number(last.get(RETURN)), "mean of the last 100 episodes"))
+    cards.append(Card("steps", number(last.get("steps", 0)), f"{number(last.get('episodes', 0))} episodes"))
+    seconds, cpu_s = last.get("time/elapsed_s"), last.get("time/cpu_s")
+    if isinstance(seconds, int | float) and seconds > 0 and isinstance(last.get("steps"), int):
+        cards.append(Card("steps per second", f"{last['steps'] / seconds:,.0f}", "of the whole training"))
+        cpu = f"{number(cpu_s, ',.1f')} CPU-s of the training process" if cpu_s is not None else ""
+        cards.append(Card("seconds of training", f"{seconds:,.1f}", cpu))
+    if last.get("noise/scale") is not None:
+        cards.append(Card("gradient noise scale", number(last["noise/scale"], ",.3g"), "environments worth having now"))
+    return cards
+
+
 def _held_out(found: dict[str, Any]) -> str:
     if not found:
         return ""
@@ -153,25 +182,47 @@ def _held_out(found: dict[str, Any]) -> str:
 # -- pictures and lists ----------------------------------------------------------------------------------
 
 
-def _pictures(rows: list[dict[str, Any]], config: dict[str, Any]) -> list[str]:
-    """A small chart for every curve that the rows have values of, as SVG; none without matplotlib."""
-    if missing("report"):
-        return []
-    from shoal.runs.curves import curve_figure
-
+def _charts(rows: list[dict[str, Any]], config: dict[str, Any]) -> str:
+    """A chart for every curve that the rows have values of."""
+    if not rows:
+        return "No epoch has been recorded yet."
     found, task = [], task_or_default(config["task"])
-    target = config["run"].get("target_return")
-    for key, label in (_CURVES[0], *task.curves, *_CURVES[1:]):
-        values = {row.get(key) for row in rows} - {None}
-        if values and key not in task.hidden_curves:
-            found.append(svg_of(curve_figure(rows, key, label, target if key == RETURN else None)))
-    return found
+    steps = [float(row["steps"]) for row in rows]
+    for key, label in dict((_CURVES[0], *task.curves, *_CURVES[1:])).items():
+        values = [_finite(row.get(key)) for row in rows]
+        if set(values) - {None} and key not in task.hidden_curves:
+            target = _finite(config["run"].get("target_return")) if key == RETURN else None
+            drawn = chart(steps, [Line(label, values)], label=label, unit="environment steps", target=target)
+            found.append(f"<figure>{drawn}</figure>")
+    about = "Values under the pointer; with the keyboard: tab to a chart, then the arrow keys."
+    return f"<p class='facts'>{about}</p><div class='charts'>{''.join(found)}</div>" if found else ""
 
 
-def _charts(run: Run, rows: list[dict[str, Any]], pictures: list[str]) -> str:
-    if pictures:
-        return f"<div class='charts'>{''.join(f'<div>{themed(picture)}</div>' for picture in pictures)}</div>"
-    return undrawn(run.name, "report", "curves") if rows and missing("report") else "No epoch has been recorded yet."
+def _finite(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def _differences(config: dict[str, Any]) -> str:
+    """Options that are not as `shoal train TASK` has them, beside what that is."""
+    try:
+        usual = to_dict(config_for(config["task"], env_kwargs=config.get("env_kwargs") or "{}"))
+    except Exception:  # a task that is not installed here, or not any more: nothing can be said
+        return ""
+    rows = []
+    for group in ("vector", "ppo", "run"):
+        for name, value in config[group].items():
+            if name not in _NO_SETTINGS and name in usual[group] and _plain(usual[group][name]) != _plain(value):
+                rows.append([name, number(value), number(usual[group][name])])
+    if not rows:
+        return "<p>None: every option is as <code>shoal train</code> has it for this task.</p>"
+    return table(["option", "this run", "default for the task"], rows, wide=(1, 2))
+
+
+_NO_SETTINGS = {"name", "runs_dir", "seed", "track", "save_interval", "keep", "torch_threads"}
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _environments(config: dict[str, Any], rows: list[dict[str, Any]]) -> str:
@@ -198,20 +249,6 @@ def _environments(config: dict[str, Any], rows: list[dict[str, Any]]) -> str:
         f"<b>{text(number(scale, ',.3g'))}</b> environments: so many make noise and signal alike. Of a single update, "
         f"{says}.</p>"
     )
-
-
-def _side_by_side(pictures: list[str], columns: int = 2) -> str:
-    """Several SVGs of one size as one."""
-    size = re.search(r'viewBox="0 0 ([0-9.]+) ([0-9.]+)"', pictures[0])
-    if size is None:
-        raise ValueError(f"expected an SVG with a viewBox, got one that begins {pictures[0][:80]!r}")
-    width, height = float(size[1]), float(size[2])
-    placed = "".join(
-        svg.replace("<svg ", f'<svg x="{i % columns * width}" y="{i // columns * height}" ', 1)
-        for i, svg in enumerate(pictures)
-    )
-    view = f"0 0 {columns * width} {-(-len(pictures) // columns) * height}"
-    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{view}">{placed}</svg>'
 
 
 def _sections(task: Task, run: Run) -> Sequence[Section]:

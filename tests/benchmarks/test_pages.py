@@ -242,3 +242,53 @@ def test_the_credit_study_shows_seeds_difference_and_target(repository: Path) ->
     store(repository, "rides_credit", rows, parts=parts)
     line = "| 18.50, 19.50 | 17.50 | +1.40 min [0.40, 2.10] | at least 0.5 min, not met | +1.50 min [0.90, 2.10] |"
     assert line in page(repository)
+
+
+def test_the_branch_test_is_a_table_of_credits(repository: Path) -> None:
+    """From the rows of the branch test itself, on days made up; and the pictures are drawn from theirs."""
+    import numpy as np
+
+    from benchmarks.rides import credit_branch
+
+    rng = np.random.default_rng(0)
+    truth = rng.normal(2, 5, 50)
+    found = {
+        "truth": truth,
+        "again": truth + 1,
+        "differ": np.arange(50) < 20,
+        "taught truth": truth,
+        "taught again": truth,
+    }
+    for share in credit_branch.SHARES:
+        found |= {
+            f"{place} {share}": truth + place for place in (credit_branch.WIDER, credit_branch.PLAIN, credit_branch.OWN)
+        }
+        found[f"taught {share}"] = truth - 3
+    rows = [one.to_json() for one in credit_branch.summarise(found, "policy scratch 201")]
+    template(repository, SECTION + '{{ about("credit_branch") }}\n\n{{ credit_bias() }}\n')
+    store(repository, "credit_branch", rows, days=50)
+    text = page(repository)
+    assert "| rebuilt, 50% asked generously | 0.00 min (+- 0.00 (95 %), 50 days) | 1.00 min" in text
+    assert "| 1.00, at least 0.8 | 1.00 min, at most 0.4 min, not met |" in text
+    assert "| negotiated again | 1.00 min" in text
+
+    curve = [[0, 0.0, 0.0, -1.5], [256, 4.0, 12.0, 9.0]]
+    part = {
+        "name": "scratch seed 201",
+        "own": [1.0],
+        "reference": [],
+        "curve": curve,
+        "levels": {"myopic": 9.0},
+        **STAMP,
+    }
+    higher = {**part, "name": "scratch seed 202", "curve": [curve[0], [256, 4.0, 14.0, 9.0]]}
+    store(repository, "rides_credit", [row("rides, a", 1.0)], parts=[part, higher])
+    noise = [
+        row(f"rides, {stage}: gradient noise scale, GAE 0", value)
+        for stage, value in (("untrained", 20.0), ("trained", None))
+    ]
+    store(repository, "credit_noise", noise)
+    made = pages.made(repository)[0]
+    assert "from nothing (2)" in made["docs/images/rides-learning.svg"]
+    assert ">myopic<" in made["docs/images/rides-learning.svg"]
+    assert made["docs/images/rides-noise.svg"].count("<circle") == 3  # two of the legend, and one that could be told

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.extras import missing
 from shoal.runs import scores
-from shoal.runs.disk import replace_atomically
 from shoal.runs.folder import Run
-from shoal.runs.page import Section, between, number, svg_of, table, text, themed, undrawn
+from shoal.runs.page import Section, between, number, table, text
 from shoal.runs.words import share_text
 
 LEADERBOARD = "leaderboard"  # a kind of score
@@ -107,7 +105,7 @@ def _leaderboard(board: dict[str, Any]) -> str:
 
 
 class Episode(Section):
-    """A held-out episode against each attacker."""
+    """A held-out episode against each attacker, to go through step by step."""
 
     title = "Episodes"
 
@@ -116,20 +114,19 @@ class Episode(Section):
 
     def html(self) -> str:
         run = self._run
-        if missing("cage2"):
-            return undrawn(run.name, "cage2", "episode")
         from shoal.cage2.commands import play
         from shoal.cage2.defender import cage2_policy
-        from shoal.cage2.figures import episode_figure
+        from shoal.cage2.timeline import timeline
 
         try:
             defend, options = cage2_policy(run.path)
         except ValueError as error:  # a network of the user's own: there is nothing here to rebuild it from
             return f"<p>No episode drawn: {text(error)}</p>"
-        parts = ["<p>A held-out episode against each attacker.</p>"]
+        parts = [
+            "<p>A held-out episode against each attacker. The slider, or the arrow keys on it, goes through it.</p>"
+        ]
         for red in ("bline", "meander"):
-            data = play(defend, red=red, **options)["picture"]
-            svg = svg_of(episode_figure({**data, "title": f"{run.name} against {data['title']}"}))
-            replace_atomically(run.figures / f"episode-{red}.svg", svg.encode())
-            parts.append(f"<figure class='large'>{themed(svg)}</figure>")
+            played = play(defend, red=red, **options)
+            title = f"{run.name} against {played['picture']['title']}"
+            parts.append(f"<h3>{text(title)}</h3>{timeline(played['picture'], played['lines'], title)}")
         return "".join(parts)

@@ -17,10 +17,11 @@ from shoal.comparison.loop import default_parallel, go_on
 from shoal.comparison.plan import Arm, Plan
 from shoal.config import TrainConfig, to_dict
 from shoal.core.statistics import interval
-from shoal.extras import missing
+from shoal.runs.charts import Line, chart
+from shoal.runs.curves import on_one_axis
 from shoal.runs.disk import replace_atomically
 from shoal.runs.folder import Run, shown_path
-from shoal.runs.page import Part, number, page, pairs, svg_of, table, text, themed, undrawn
+from shoal.runs.page import Card, Part, number, page, pairs, table, text
 from shoal.runs.words import decimals, figure
 from shoal.tasks import environment
 from shoal.tasks.saved import parse_env_kwargs
@@ -186,21 +187,34 @@ def _page(folder: ComparisonFolder, plan: Plan, found: Seeds) -> str:
         ],
         [
             Part("Seeds", table(head, rows, marks, wide=(6,)) + f"<ul>{links}</ul>"),
-            Part("Training", _curves(folder, found)),
+            Part("Training", _curves(found)),
             Part("Settings", pairs({"task": plan.task, **settings}), True),
         ],
+        cards=_cards(found),
     )
 
 
-def _curves(folder: ComparisonFolder, found: Seeds) -> str:
-    if missing("report"):
-        return undrawn(folder.run.name, "report", "curves")
-    from shoal.runs.curves import bundle_figure
+def _cards(found: Seeds) -> list[Card]:
+    mean = found.mean()
+    if mean["mean"] is None:
+        return []
+    between = "" if mean["low"] is None else f"95 % interval {figure(mean['low'])} to {figure(mean['high'])}"
+    cards = [Card("held-out return", figure(mean["mean"]), between)]
+    lowest, highest = min(found.finals), max(found.finals)
+    return [*cards, Card("worst seed", figure(lowest)), Card("best seed", figure(highest))]
 
-    curves = [(run.curve.steps, run.curve.returns) for run in found.runs if run.curve.steps]
+
+def _curves(found: Seeds) -> str:
+    """Every seed's curve, quietly, and their mean where all of them have gone."""
+    curves = [run.curve for run in found.runs if run.curve.steps]
     if not curves:
         return ""
-    return f"<div class='middle'>{themed(svg_of(bundle_figure(curves, 'mean return, last 100 episodes')))}</div>"
+    at, each = on_one_axis([(curve.steps, curve.returns) for curve in curves])
+    mean = [sum(values) / len(values) for values in zip(*each, strict=True)]
+    lines = [Line(f"seed {place + 1}", values, thin=True, colour=7) for place, values in enumerate(each)]
+    label = f"mean return, last 100 episodes: {len(curves)} runs and their mean"
+    drawn = chart(at, [*lines, Line("mean of the seeds", mean)], label=label, unit="environment steps")
+    return f"<div class='middle'>{drawn}</div>"
 
 
 def shown(found: Seeds) -> list[str]:

@@ -24,10 +24,11 @@ from shoal.core.spaces import space_from_data, space_to_data
 from shoal.learn.credit import credited, figures
 from shoal.learn.deploy import DeployedPolicy
 from shoal.learn.gae import gae, next_values
+from shoal.learn.losses import Batch
 from shoal.learn.noise import NoiseMeter
 from shoal.learn.normalise import RewardScale
 from shoal.learn.policy import Agent, OwnNetwork, check_device
-from shoal.learn.ppo import PPO, Batch
+from shoal.learn.ppo import PPO
 from shoal.learn.rollout import Collector, EpisodeTracker, Rollout
 from shoal.learn.weights import load_weights, weights_of
 from shoal.vector.adapt import Stepper

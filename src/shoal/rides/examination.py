@@ -1,7 +1,8 @@
 """How well the agent does while it trains, on a few days of held-out riders, beside the policies to beat.
 
-The days are always the same and are none of those of `shoal evaluate`; they are planned by the training's own oracle.
-Nothing is chosen by them: they are for the person who watches.
+The days are always the same and are none of those of `shoal evaluate`; they are planned by the training's own oracle,
+and searched once more when they are over, so that luck of the search does not hide what offers do. Nothing is chosen by
+them: they are for the person who watches.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shoal.compiled.random import mix
 from shoal.core.arrays import Array
 from shoal.core.protocols import Acting
 from shoal.core.seeds import Stream, episode_seed
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
     from shoal.rides.env import RidesVectorEnv
 
 SEED = 0x5EE  # of these days; `shoal evaluate` counts its seeds from 0
-DAYS = 64
+DAYS = 256  # two policies that are a minute and a half apart can just be told apart
+POLISH = 300  # iterations on a day that is over
 _OFTEN, _EVERY = (0, 1, 2, 4), 8  # epochs after which it is held: most happens at the beginning
 
 
@@ -95,7 +98,10 @@ class Examination:
             if bookings.t[0] == bookings.customers:
                 break
             observations = env.look()
+        keys = mix(bookings.step_keys())
+        env.oracle.polish(bookings.plans, keys, POLISH)
         if bookings.base is not None:
+            env.oracle.polish(bookings.base, keys, POLISH)
             self._base_s = bookings.base_cost_s()[: self.days]
         patience, refusal = env.options.burden_rates
         burden_min = patience * bookings.agreed_min().sum(1) + refusal * bookings.refused().sum(1)

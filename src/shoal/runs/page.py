@@ -1,4 +1,5 @@
-"""The parts of a self-contained HTML page. Everything from data is escaped; nothing remote is loaded, no script runs.
+"""The parts of a self-contained HTML page. Everything from data is escaped; nothing remote is loaded, and no script
+runs but the page's own (page.js): values under the pointer, and sliders. Without it a page is whole, but still.
 
 Pages are light or dark as the reader's system is, and read on a phone and on paper.
 """
@@ -7,11 +8,13 @@ from __future__ import annotations
 
 import base64
 import colorsys
+import hashlib
 import html
 import io
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from shoal.extras import install
@@ -19,39 +22,14 @@ from shoal.extras import install
 LIGHT, DARK = "#ffffff", "#14181d"  # backgrounds
 READABLE = 4.5  # contrast of text and lines with the background (WCAG 2.2, 1.4.3)
 
-STYLE = """
-:root { color-scheme: light dark; --ink: #1d2733; --soft: #5b6670; --box: #eef2f6; --line: #d5dbe1; --bad: #a3301a;
---link: #1f4e79; --page: #ffffff; }
-@media screen and (prefers-color-scheme: dark) { :root { --ink: #e6eaee; --soft: #a3aeb8; --box: #222930;
---line: #3a434c; --bad: #ff9a80; --link: #8fbfea; --page: #14181d; } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page); max-width: 62rem;
-margin: 1.5rem auto; padding: 0 1rem; overflow-wrap: break-word; }
-body.wide { max-width: 80rem; } h1 { font-size: 1.5rem; margin-bottom: 0; }
-h2 { font-size: 1.15rem; margin-top: 2rem; } h3 { font-size: 1rem; }
-a { color: var(--link); } .facts, figcaption { color: var(--soft); margin-top: .2rem; }
-code { background: var(--box); padding: .1rem .3rem; border-radius: 3px; overflow-wrap: anywhere; }
-.answer { font-size: 1.15rem; background: var(--box); padding: .7rem 1rem; border-radius: 6px; }
-nav ul { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; list-style: none; padding: 0; }
-.scroll, .large { overflow-x: auto; background: /* a shadow at the side where there is more */
-linear-gradient(to right, var(--page) 1rem, transparent 2rem) local,
-linear-gradient(to left, var(--page) 1rem, transparent 2rem) local right / 2rem 100% no-repeat,
-linear-gradient(to right, var(--line), transparent 1rem), linear-gradient(to left, var(--line), transparent 1rem); }
-table { border-collapse: collapse; font-size: .88rem; margin: .5rem 0; }
-td, th { padding: .2rem 1rem .2rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
-th { color: var(--soft); font-weight: 500; } .figures td { white-space: nowrap; }
-.figures td, .figures th { text-align: right; } .figures td:first-child, .figures th:first-child { text-align: left; }
-tr.strong td { font-weight: 600; } tr.bad td { color: var(--bad); }
-td.wide { white-space: normal; min-width: 12rem; text-align: left; }
-svg, img { width: 100%; height: auto; } figure { margin: 1rem 0; }
-.charts { display: grid; gap: .8rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); }
-.large > svg, .large > img { min-width: 50rem; } .wide .large > svg { min-width: 70rem; }
-.frames { display: flex; flex-wrap: wrap; gap: .8rem; } .frames pre { font-size: .7rem; line-height: 1.2; margin: 0; }
- .small { max-width: 26rem; } .middle { max-width: 40rem; } details { margin: .5rem 0; }
-.event { color: var(--bad); white-space: pre-wrap; }
-@media print { nav { display: none; } body { max-width: none; font-size: 11px; } h2, h3 { break-after: avoid; }
-figure, .charts > *, tr { break-inside: avoid; } .large > * { min-width: 0 !important; }
- .scroll, .large { overflow: visible; } }
-"""
+_HERE = Path(__file__)
+STYLE = _HERE.with_name("page.css").read_text()
+SCRIPT = _HERE.with_name("page.js").read_text()
+# A browser that keeps to it fetches nothing and runs nothing but the script of this package.
+_POLICY = (
+    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
+    f"script-src 'sha256-{base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()}'"
+)
 
 
 class Section:
@@ -77,6 +55,28 @@ class Part(Section):
         return self.body
 
 
+@dataclass(frozen=True)
+class Card:
+    """A headline figure: what it is, its value, and its interval or what else belongs to it."""
+
+    label: str
+    value: str
+    note: str = ""
+
+
+def stage(name: str, words: Sequence[str], body: str, ms: int = 250) -> str:
+    """A picture with a slider. `words` has a line for each of its steps, `body` is markup: a part with data-from, and
+    perhaps data-to, is there from that step on and until the other; data-slide moves a part by so much a step."""
+    last = len(words) - 1
+    lines = "".join(f"<li>{text(line)}</li>" for line in words)
+    return (
+        f"<figure class='stage' data-ms='{ms}'><div class='controls' hidden><button type='button' aria-label='play'>"
+        f"&#9654;</button><input type='range' min='0' max='{last}' value='{last}' aria-label='{text(name)}'>"
+        f"<output></output></div><p class='said' aria-live='polite'></p>{body}"
+        f"<details><summary>All of it in words</summary><ol class='words' start='0'>{lines}</ol></details></figure>"
+    )
+
+
 def page(
     title: str,
     heading: str,
@@ -85,6 +85,7 @@ def page(
     facts: Sequence[str],
     sections: Sequence[Section],
     wide: bool = False,
+    cards: Sequence[Card] = (),
 ) -> str:
     """A whole page. `about` and `answer` are markup, all else is text; sections without content are left out."""
     parts = [(section, markup) for section in sections if (markup := section.html())]
@@ -95,16 +96,23 @@ def page(
         else f"<section id='{_anchor(part.title)}'><h2>{text(part.title)}</h2>{markup}</section>"
         for part, markup in parts
     )
+    shown = "".join(
+        f"<div><dt>{text(card.label)}</dt><dd>{text(card.value)}</dd>"
+        + (f"<dd class='note'>{text(card.note)}</dd></div>" if card.note else "</div>")
+        for card in cards
+    )
     return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{text(title)}</title><style>{STYLE}</style></head><body{" class=wide" if wide else ""}>
 <h1>{text(heading)}</h1>
 <p class="facts">{about}</p>
 <p class="answer">{answer}</p>
+{f"<dl class='cards'>{shown}</dl>" if shown else ""}
 <ul>{"".join(f"<li>{text(fact)}</li>" for fact in facts)}</ul>
 <nav aria-label="Contents"><ul>{links}</ul></nav>
 {body}
-</body></html>
+<script>{SCRIPT}</script></body></html>
 """
 
 
@@ -154,7 +162,7 @@ def table(
     head: Sequence[str], rows: Sequence[Sequence[Any]], marks: Sequence[str] = (), wide: Sequence[int] = ()
 ) -> str:
     """A table of figures. `marks`: "", "strong" or "bad" for each row; `wide`: columns of words, which may wrap."""
-    top = "".join(f"<th>{text(title)}</th>" for title in head)
+    top = "".join(f"<th{' class=wide' if i in wide else ''}>{text(title)}</th>" for i, title in enumerate(head))
     body = ""
     for place, cells in enumerate(rows):
         kind = f" class='{marks[place]}'" if place < len(marks) and marks[place] in ("strong", "bad") else ""

@@ -7,33 +7,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.runs.page import table, text
+from shoal.runs.charts import parts_bar
+from shoal.runs.page import table
 
 ELAPSED = "time/elapsed_s"
 
 
 @dataclass(frozen=True)
 class Share:
-    """A part of a run's time: the name of its seconds in a row, what it is called, and its colours by day and night."""
+    """A part of a run's time: the name of its seconds in a row, what it is called, and what they are spent on."""
 
     key: str
     label: str
     about: str
-    light: str
-    dark: str
 
 
-# In the order of an epoch. Colours can be told apart by the colour-blind (Okabe and Ito), and each part is named.
+# In the order of an epoch.
 SHARES = (
-    Share("time/environment_s", "environment", "environments step, or are waited for", "#0072b2", "#56a5d8"),
-    Share("time/oracle_s", "oracle", "what the environments ask a planner or solver", "#56b4e9", "#a3d8f7"),
-    Share("time/acting_s", "acting", "the policy chooses actions, and what happened is kept", "#009e73", "#3cc79b"),
-    Share("time/estimate_s", "estimating", "values, advantages, credit", "#e69f00", "#f0b840"),
-    Share("time/update_s", "updating", "gradient steps", "#d55e00", "#ee8448"),
-    Share("time/save_s", "saving", "checkpoints, rows, trackers", "#cc79a7", "#dd9dc0"),
+    Share("time/environment_s", "environment", "environments step, or are waited for"),
+    Share("time/oracle_s", "oracle", "what the environments ask a planner or solver"),
+    Share("time/acting_s", "acting", "the policy chooses actions, and what happened is kept"),
+    Share("time/estimate_s", "estimating", "values, advantages, credit"),
+    Share("time/update_s", "updating", "gradient steps"),
+    Share("time/save_s", "saving", "checkpoints, rows, trackers"),
 )
-OTHER = Share("time/other_s", "other", "callbacks, evaluations while it trains, the environments' own learning",
-              "#8a939b", "#7d8790")  # fmt: skip
+OTHER = Share("time/other_s", "other", "callbacks, evaluations while it trains, the environments' own learning")
 
 
 def spent(rows: Sequence[Mapping[str, Any]], saving_s: float = 0.0) -> dict[str, float]:
@@ -61,35 +59,10 @@ def bar(found: Mapping[str, Any]) -> str:
     whole = sum(seconds for _, seconds in parts)
     if not whole > 0:
         return ""
-    pieces, rules, at = "", "", 0.0
-    for share, seconds in parts:
-        width = 100 * seconds / whole
-        if width >= 0.05:
-            label = f"{share.label}: {seconds:,.1f} s, {width:.0f} %"
-            pieces += (
-                f"<rect class='spent-{share.label}' x='{at:.2f}%' width='{width:.2f}%' height='26'>"
-                f"<title>{text(label)}</title></rect>"
-            )
-        rules += f".spent-{share.label}{{fill:{share.light};background:{share.light}}}"
-        rules += (
-            f"@media screen and (prefers-color-scheme:dark){{.spent-{share.label}"
-            f"{{fill:{share.dark};background:{share.dark}}}}}"
-        )
-        at += width
-    said = ", ".join(f"{share.label} {100 * seconds / whole:.0f} %" for share, seconds in parts if seconds > 0)
-    key = "".join(
-        f"<li><span class='spent-{share.label}'></span>{text(share.label)} {100 * seconds / whole:.0f} %</li>"
-        for share, seconds in parts
-        if 100 * seconds / whole >= 0.05
-    )
     rows = [[share.label, f"{seconds:,.1f}", f"{100 * seconds / whole:.1f}", share.about] for share, seconds in parts]
-    return (
-        f"<style>{rules}.spent{{list-style:none;padding:0;display:flex;flex-wrap:wrap;gap:.2rem 1rem}}"
-        ".spent span{display:inline-block;width:.8em;height:.8em;margin-right:.4em;border-radius:2px}</style>"
-        f"<svg role='img' aria-label='{text(said)}' width='100%' height='26' style='height:26px'>{pieces}</svg>"
-        f"<ul class='spent'>{key}</ul>"
-        f"<details><summary>seconds</summary>{table(['part', 'seconds', '%', 'what it is'], rows, wide=(3,))}</details>"
-    )
+    shown = parts_bar([(share.label, seconds) for share, seconds in parts if seconds > 0.0005 * whole], "s")
+    figures = table(["part", "seconds", "%", "what it is"], rows, wide=(3,))
+    return f"{shown}<details><summary>seconds</summary>{figures}</details>"
 
 
 def _seconds(row: Mapping[str, Any], key: str) -> float:
