@@ -36,9 +36,9 @@ def environments_study(results: Results, *parts: str) -> str:
             trainings = _row(results, f"{part}: trainings")
             threshold = _row(results, f"{part}: threshold, mean training return")
             about = f"**{TASKS[part.partition('-')[0]]}, {arm} environments against 64.**"
-            if threshold is not None:
+            if threshold is not None and threshold.value is not None:
                 about += f" Threshold {number(threshold.value)}: {threshold.note}."
-            if trainings is not None:
+            if trainings is not None and trainings.value is not None:
                 about += f" {number(trainings.value, 0)} {trainings.note} trainings are over."
             lines += [
                 about,
