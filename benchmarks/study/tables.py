@@ -24,7 +24,7 @@ PROMISES = (
     ("10-20 % higher final performance", "final performance (held-out return, IQM)"),
     ("half the variance between runs", "spread between runs (distance from the median)"),
     ("2-3 times faster to a target", "seconds to the threshold"),
-    ("15-25 % better on unseen instances", "gap between training and held-out"),
+    ("15-25 % better on unseen instances: training less held-out return", "gap between training and held-out"),
 )
 
 
@@ -71,6 +71,8 @@ def _said(row: Row | None) -> str:
     told = row.detail
     if told["verdict"] == "insufficient":
         return f"not settled ({told['seeds']} seeds)"
+    if len({value for values in told["each"].values() for value in values}) == 1:
+        return f"{told['verdict']}: every run has the same value ({told['seeds']} seeds)"
     provisional = ", provisional" if told["seeds"] < 10 else ""
     return f"**{told['verdict']}**: {told['difference']} ({told['seeds']} seeds{provisional})"
 
