@@ -108,7 +108,7 @@ def test_more_environments_make_a_gradient_clearer_than_longer_rollouts() -> Non
     the steps of each by far less: the same samples tell less when they are of fewer environments."""
     found = {}
     for num_envs, steps in ((16, 8), (64, 8), (16, 32)):
-        still = {"learning_rate": 1e-30, "minibatch_size": 10**6, "update_epochs": 1}
+        still = {"learning_rate": 1e-30, "minibatch_size": 10**6, "update_epochs": 1, "gamma": 0.0}
         learner = learner_of(Moods(num_envs, 6, length=32), rollout_steps=steps, **still)
         learner.meter.due = lambda passes, gradient_steps: True
         looks = [learner.update(learner.estimate(learner.collect()), 0.0)["noise/variance"] for _ in range(80)]
