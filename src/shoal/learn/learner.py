@@ -19,7 +19,7 @@ from shoal.core.arrays import Array
 from shoal.core.machine import Stopwatch
 from shoal.core.protocols import parts_of
 from shoal.core.seeds import SCHEME, Stream, sequence
-from shoal.core.spaces import space_from_data, space_to_data
+from shoal.core.spaces import is_numbered, space_from_data, space_to_data
 from shoal.learn.credit import credited, figures
 from shoal.learn.deploy import DeployedPolicy
 from shoal.learn.gae import gae, next_values
@@ -47,12 +47,13 @@ class Learner:
         interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
         check_device(config.ppo.device)
-        ppo = config.ppo.for_actions(isinstance(env.single_action_space, spaces.Box))
+        seen, acts = env.single_observation_space, env.single_action_space
+        ppo = config.ppo.for_spaces(isinstance(acts, spaces.Box), is_numbered(seen))
         self.config, self.env, self.parts = dataclasses.replace(config, ppo=ppo), env, parts_of(env)
         seed = config.run.seed
         self.agent = Agent(
-            env.single_observation_space,
-            env.single_action_space,
+            seen,
+            acts,
             ppo,
             init_seed=_word(seed, Stream.INIT),
             network=network,
