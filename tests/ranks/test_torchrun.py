@@ -23,6 +23,7 @@ import shoal
 from shoal.learn.team import Team, places
 from shoal.runs import checkpoint
 from shoal.runs.folder import Run
+from shoal.testing import TickEnv
 
 HERE = Path(__file__).parent
 
@@ -95,7 +96,7 @@ def test_a_fault_on_one_rank_ends_both_with_a_checkpoint(trained: Path) -> None:
 
 def test_one_process_goes_on_with_what_ranks_began_and_says_that_it_is_inexact(trained: Path) -> None:
     """After the test before, which looks at how it ended."""
-    shoal.train(resume=trained / "fault", env=shoal.testing.TickEnv, epochs=3, stream=io.StringIO())
+    shoal.train(resume=trained / "fault", env=TickEnv, epochs=3, stream=io.StringIO())
     assert "saved by 2 rank(s), now 1" in (trained / "fault" / "events.jsonl").read_text()
     assert Run.open(trained / "fault", trained).last_row()["epoch"] == 3
 
