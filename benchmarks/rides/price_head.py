@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -99,7 +100,7 @@ def collect(days: int, seed: int, *, judged: bool) -> tuple[States, dict[str, fl
         state = {
             "asked": asked, "count": count, "p_accept": p_accept, "pooled": pooled_min, "lookahead": lookahead_min,
             f"{QUICK} futures": TRUST * quick[:, :QUICK].mean(1), f"{MANY} futures": TRUST * quick.mean(1),
-            TAUGHT: timed(TAUGHT, lambda: _taught(env, pooled, lookahead_min)),
+            TAUGHT: timed(TAUGHT, partial(_taught, env, pooled, lookahead_min)),
         }  # fmt: skip
         if judged:
             thorough = future_values(env, JUDGES, BUILD_ITERATIONS, PRICE_ITERATIONS, first=APART)
