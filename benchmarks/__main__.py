@@ -43,7 +43,19 @@ GROUPS = {
     ),
     "ppo": Group(("ppo_speed", "tanh"), ("cartpole_solve", "classic_control", "default_learning", "image_learning")),
     "cage2": Group(("cage2",), ("cage2_score", "cage2_clone", "final_rules")),
-    "rides": Group(("rides_bench",), ("rides_learning", "rides_credit", "rides_think", "rides_shift", "rides_sweep")),
+    "rides": Group(
+        ("rides_bench",),
+        (
+            "rides_learning",
+            "rides_credit",
+            "rides_think",
+            "rides_shift",
+            "rides_sweep",
+            "neural_oracle",
+            "neural_training",
+            "price_head",
+        ),
+    ),
     "search": Group(
         ("bandit_speed",),
         ("bandit_synthetic", "search_time", "search_regret", "workflow_table", "workflow_alignment"),

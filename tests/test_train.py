@@ -21,7 +21,7 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 
-from shoal.learn import ppo as ppo_module
+from shoal.learn import backprop
 from shoal.learn.ppo import Diverged
 from shoal.runs import checkpoint
 from shoal.runs.checkpoint import CheckpointError
@@ -380,13 +380,13 @@ def test_a_huge_learning_rate_raises_an_alarm_once(tmp_path) -> None:
 
 def test_a_kl_that_is_not_a_number_is_an_alarm(tmp_path, monkeypatch) -> None:
     """It stops each update, and the record says so; the row in metrics.jsonl stays valid JSON."""
-    plain = ppo_module.policy_loss
+    plain = backprop.policy_loss_and_slope
 
     def poisoned(*arguments):
-        loss, slope, _, clipped = plain(*arguments)
-        return loss, slope, torch.tensor(float("nan")), clipped
+        loss, _, clipped, slope = plain(*arguments)
+        return loss, torch.tensor(float("nan")), clipped, slope
 
-    monkeypatch.setattr(ppo_module, "policy_loss", poisoned)
+    monkeypatch.setattr(backprop, "policy_loss_and_slope", poisoned)
     folder = started(tmp_path, Noisy, target_kl=0.1)
     assert [text for text in events(folder, "alarm") if "kl blow-up" in text]
     for row in Run(folder).metrics():

@@ -145,6 +145,35 @@ def orders_kept(results: Results) -> str:
     return "\n".join(lines)
 
 
+def routed_days(results: Results) -> str:
+    """neural_oracle: every oracle's distance above the best known by number of requests, and its CPU time a day."""
+    sizes: list[dict[str, Any]] = results.data("neural_oracle")["report"]["sizes"]
+    timed = max(part["requests"] for part in sizes if part["speed"])
+    heads = [f"{part['requests']} requests" for part in sizes]
+    lines = [
+        cells("oracle", *heads, f"CPU time a day of {timed} requests"),
+        "|---|" + "---|" * (len(sizes) + 1),
+    ]
+    for at, first in enumerate(sizes[0]["plans"]):
+        rows = [part["plans"][at] for part in sizes]
+        cpu_ms = next(row["cpu_ms_a_day"] for part, row in zip(sizes, rows, strict=True) if part["requests"] == timed)
+        gaps = [f"{row['gap_percent']:.1f} % ({row['finished_percent']:.0f} %)" for row in rows]
+        lines.append(cells(first["oracle"], *gaps, f"{cpu_ms:.1f} ms"))
+    return "\n".join(lines)
+
+
+def routing_times(results: Results) -> str:
+    """neural_oracle: CPU time of many days planned in one call."""
+    parts: list[dict[str, Any]] = results.data("neural_oracle")["report"]["sizes"]
+    rows = [row for part in parts for row in part["speed"]]
+    batches = list(dict.fromkeys(row["days"] for row in rows))
+    lines = [cells("oracle", *(f"{count:,} days" for count in batches)), "|---|" + "---|" * len(batches)]
+    for oracle in dict.fromkeys(row["oracle"] for row in rows):
+        took = {row["days"]: row["cpu_ms"] for row in rows if row["oracle"] == oracle}
+        lines.append(cells(oracle, *(f"{took[count]:,.0f} ms" for count in batches)))
+    return "\n".join(lines)
+
+
 def net_gains(results: Results, name: str, days: int | None = None) -> dict[str, list[float]]:
     """Mean net gain a day of every policy by the reference prices, over all days or the first so many; of the trained
     agent, under `seeds`, each seed's.
@@ -186,5 +215,6 @@ def _mean_of(values: list[float], wanted: int) -> float | None:
 
 
 TABLES: tuple[Callable[..., Any], ...] = (
-    learned_without_options, credit_study, credit_bias, orders_kept, net_gains, around, percent, spread, listed,
+    learned_without_options, credit_study, credit_bias, orders_kept, routed_days, routing_times, net_gains, around,
+    percent, spread, listed,
 )  # fmt: skip

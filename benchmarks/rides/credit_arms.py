@@ -13,18 +13,19 @@ import json
 import math
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from benchmarks.harness import stored
-from shoal.learn.credit import Surrogate
+from shoal.learn.distributions import ActionKind
 from shoal.learn.learner import Learner
-from shoal.learn.ppo import PPO, Batch
+from shoal.learn.losses import Batch, Loss, Recipe, ppo_loss
+from shoal.learn.networks import PolicyAndValue
+from shoal.learn.ppo import PPO
 from shoal.learn.sizing import choose_threads
 from shoal.learn.weights import load_weights, weights_of
 from shoal.rides.examination import Examination
@@ -88,14 +89,19 @@ class Regression(PPO):
         sharpness.fill_(math.log(MINUTES / self.temperature))
         return super().update(batch, progress, shuffle)
 
-    def _policy_loss(self, params: Tensor, batch: Batch, rows: Tensor) -> Surrogate:
+    def _passes(self, batch: Batch, epochs: int, shuffle: torch.Generator, *, policy: bool, value: bool) -> None:
+        self._loss_of = self._squares
+        super()._passes(batch, epochs, shuffle, policy=policy, value=value)
+
+    def _squares(self, network: PolicyAndValue, kind: ActionKind, batch: Batch, recipe: Recipe) -> Loss:
         assert batch.every is not None
-        known = batch.every.pick(rows)
-        worth_min = known.advantages - known.advantages[:, [NO_CHANGE]]
+        params = network.policy(batch.features)
+        params = params if batch.masks is None else kind.mask(params, batch.masks)
+        worth_min = batch.every.advantages - batch.every.advantages[:, [NO_CHANGE]]
         error = self.temperature * (params - params[:, [NO_CHANGE]]) - worth_min
-        nothing = torch.zeros(())
-        slope = self.temperature * error / len(rows)
-        return Surrogate(0.5 * error.square().sum(-1).mean(), slope, nothing, nothing, nothing)
+        loss = 0.5 * error.square().sum(-1).mean()
+        values = ppo_loss(network, kind, batch, replace(recipe, policy=False)) if recipe.value else Loss(loss * 0, {})
+        return Loss(loss + values.total, {"loss/policy": loss.detach(), **values.told})
 
 
 def config_of(arm: Arm, seed: int) -> Any:

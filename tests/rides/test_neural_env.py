@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from shoal.rides.options import RidesOptions
 from shoal.rides.routing.checker import check_routes
 from shoal.rides.routing.neural.network import RoutingNetwork
 from shoal.rides.routing.neural.oracle import NeuralOracle
-from shoal.rides.routing.neural.weights import save_network
+from shoal.rides.routing.neural.weights import SHIPPED, save_network
 from shoal.rides.routing.oracle import RoutingOracle
 from shoal.rides.routing.plans import Plans
 from shoal.rides.routing.problem import NO_CHANGE, Status
@@ -105,6 +106,47 @@ def test_prices_of_all_offers_in_one_call(weights):
     assert (plans.cost_s <= cost_s[:, NO_CHANGE]).all()
 
 
+def test_the_weights_that_ship_beat_insertion_and_are_what_their_card_says():
+    """Without --oracle-weights, greedily."""
+    card = json.loads(SHIPPED.with_suffix(".json").read_text())
+    assert card["sha256"] == hashlib.sha256(SHIPPED.read_bytes()).hexdigest()
+    assert SHIPPED.stat().st_size < 4_000_000
+    env = RidesVectorEnv(1, RidesOptions(**QUICK, oracle="neural"))
+    problem, oracle = env.world.problem, RoutingOracle(env.world.problem)
+    assert isinstance(env.oracle, NeuralOracle)
+    source = make_world(RidesOptions(customers=30)).days("held_out", again=True)
+    requests = np.stack([source.draw(50_000 + seed).requests for seed in range(48)])
+    for size in (10, 20, 30):
+        plans = Plans(problem, 48, size)
+        for step in range(size):
+            oracle.add(plans, requests[:, step].copy(), np.arange(48).astype(np.uint64), 0)
+        found = env.oracle.router.route(requests[:, :size], np.full(48, size))
+        whole = found.placed.all(1) & plans.served.all(1)
+        assert whole.sum() >= 46
+        assert found.cost_s[whole].sum() < 0.98 * plans.cost_s[whole].sum()
+    env.close()
+
+
+def test_more_plans_of_a_day_are_asked_for_by_a_flag():
+    """The best of several is never longer at the first request that makes a difference, and is what the env plans."""
+    costs = {}
+    for words in ("greedy", "best-of-4", "sampled-4"):
+        env = RidesVectorEnv(8, RidesOptions(**QUICK, oracle="neural", oracle_decode=words))
+        plans, keys = env.bookings.plans, np.arange(8).astype(np.uint64)
+        source = env.world.days("train")
+        requests = np.stack([source.draw(seed).requests for seed in range(8)])
+        assert isinstance(env.oracle, NeuralOracle)
+        for step in range(7):
+            env.oracle.add(plans, requests[:, step].copy(), keys, 0)
+        cost_s, status = env.oracle.price(plans, requests[:, 7].copy(), np.full((8, 1), NO_CHANGE))
+        assert (status == Status.OK).all()
+        costs[words] = cost_s[:, 0]
+        env.close()
+    assert (costs["best-of-4"] <= costs["greedy"]).all()
+    assert (costs["sampled-4"] <= costs["greedy"]).all()
+    assert (costs["sampled-4"] < costs["greedy"]).any()
+
+
 def test_evaluation_uses_the_compiled_search(weights):
     options = RidesOptions(**QUICK, oracle="neural", oracle_weights=str(weights))
     env = RidesVectorEnv(1, options, stream=Stream.EVALUATE)
@@ -116,7 +158,7 @@ def test_trained_resumed_and_evaluated(weights, tmp_path, capsys):
     """From the shell: the same run in one go and resumed has the same metrics; then an evaluation."""
     words = ["train", "rides", "--num-envs", "2", "--oracle", "neural", "--oracle-weights", weights, "--customers", "6"]
     words += ["--futures", "0", "--start", "none", "--prices", "insertion", "--held-out-days", "0", "--no-background"]
-    words += ["--runs-dir", tmp_path]
+    words += ["--oracle-decode", "best-of-2", "--runs-dir", tmp_path]
     assert _run(*words, "--name", "whole", "--epochs", "2") == 0
     assert _run(*words, "--name", "part", "--epochs", "1") == 0
     assert _run("train", "--resume", tmp_path / "part", "--epochs", "2") == 0
@@ -127,7 +169,8 @@ def test_trained_resumed_and_evaluated(weights, tmp_path, capsys):
 
     assert costs("whole") == costs("part")
     assert len(costs("whole")) == 2
-    assert json.loads((tmp_path / "whole" / "config.json").read_text())["env_kwargs"].count("neural") == 1
+    kwargs = json.loads(json.loads((tmp_path / "whole" / "config.json").read_text())["env_kwargs"])
+    assert (kwargs["oracle"], kwargs["oracle_decode"]) == ("neural", "best-of-2")
     assert _run("evaluate", tmp_path / "whole", "--days", "2", "--no-reference", "--oracle-iterations", "2") == 0
     capsys.readouterr()
 

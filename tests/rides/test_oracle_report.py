@@ -40,7 +40,7 @@ def test_a_report_from_the_shell(weights, tmp_path, capsys):
     """Tables for people, the same as JSON, in a file, and in the card beside the weights."""
     out = tmp_path / "report.json"
     words = ["rides", "oracle", "report", "--weights", weights, "--requests", 6, 10, "--days", 6, "--states", 3]
-    words += ["--pyvrp", 30, "--best-of", 2, "--batches", 1, 3]
+    words += ["--pyvrp", 30, "--best-of", 2, "--batches", 1, 3, "--timed", 10]
     assert _run(*words, "--out", out, "--card") == 0
     said = capsys.readouterr().out
     found = json.loads(out.read_text())
@@ -53,11 +53,11 @@ def test_a_report_from_the_shell(weights, tmp_path, capsys):
         assert rows["incremental, 3,000"]["gap_percent"] <= rows[INSERTION]["gap_percent"]
         assert all((row["broken"], row["finished_percent"]) == (0, 100) for row in rows.values())
         assert rows["neural, best of 2 orders"]["gap_percent"] <= rows[GREEDY]["gap_percent"]
-        assert {row["days"] for row in part["speed"]} == {1, 3}
-        assert part["one_call_for_64"]["ratio"] > 1
+        assert {row["days"] for row in part["speed"]} == ({1, 3} if part["requests"] == 10 else set())
         offers = {row["oracle"]: row for row in part["offers"]}
         assert all(row["states"] == 3 for row in offers.values())
         assert offers["pooled"]["error_min"] <= offers[GREEDY]["error_min"]
+    assert found["sizes"][1]["one_call_for_64"]["ratio"] > 1
     assert "holds  breaks no rule on days of 10 requests" in said
     assert "finds shorter routes than plain insertion at 10 requests" in said
     assert f"report  {out}" in said

@@ -82,16 +82,16 @@ class TasksArgs:
 
 @dataclass(frozen=True)
 class ReportArgs:
-    """Write the page of a run or a search again: scores, curves, settings, events, in one self-contained HTML file."""
+    """Write the page of a run, a search or a comparison again: scores, curves, settings, in one self-contained file."""
 
     run: str
-    """Folder of a run or a search, or its name under --runs-dir."""
+    """Folder of a run, a search or a comparison, or its name under --runs-dir."""
     runs_dir: str = "runs"
     """Folder that holds the run folders."""
 
 
 def report(args: list[str], as_json: bool) -> int:
-    """Write the page of a run or a search."""
+    """Write the page of a run, a search or a comparison."""
     given = parse(ReportArgs, named(args, "--run"), "shoal report RUN")
     from pathlib import Path
 
@@ -106,6 +106,11 @@ def report(args: list[str], as_json: bool) -> int:
         from shoal.comparison.seeds import read_again
 
         path = Path(read_again(given.run, given.runs_dir).report)
+    elif "comparison" in config:
+        from shoal.comparison.api import read
+        from shoal.comparison.folder import ComparisonFolder
+
+        path = Path(read(ComparisonFolder.open(given.run, Path(given.runs_dir))).report or "")
     else:
         from shoal.report import write_report
 
@@ -122,7 +127,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str], bool], int], str]] = {
     "search": (search, "search TASK: find the best order of repairs or visits (--resume FOLDER continues)"),
     "tasks": (tasks, "tasks: list the tasks"),
     "runs": (runs, "runs: list the runs with their results (--clean removes those that failed)"),
-    "report": (report, "report RUN|SEARCH: write the report of a run or a search again"),
+    "report": (report, "report RUN|SEARCH|COMPARISON: write the report of a run, a search or a comparison again"),
     "doctor": (doctor, "doctor: check this installation (--for ray|cuda|...: also what is only needed for that)"),
     "tune": (tune, "tune ID: measure which backend and how many environments are fastest on this machine"),
 }

@@ -14,6 +14,7 @@ from shoal.comparison.facts import RunFacts, facts_of, source_digest
 from shoal.comparison.folder import ComparisonFolder, is_comparison, jobs_of
 from shoal.comparison.loop import default_parallel, go_on
 from shoal.comparison.metrics import PRIMARY, Frame
+from shoal.comparison.page import write_page
 from shoal.comparison.pilot import speeds_of
 from shoal.comparison.plan import Plan, arms_of, check_match, grid, name_of
 from shoal.comparison.verdicts import Verdict, judge
@@ -147,8 +148,10 @@ def read(folder: ComparisonFolder) -> Comparison:
     plan = folder.plan
     arms = folder.found(plan)
     check_poolable(arms)
-    found = judged(plan.task, arms, plan.primary, plan.threshold, str(folder.path))
+    report = folder.path / "report.html"
+    found = judged(plan.task, arms, plan.primary, plan.threshold, str(folder.path), str(report))
     folder.write_summary(found.to_json())
+    write_page(folder, found)
     return found
 
 

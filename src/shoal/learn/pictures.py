@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from shoal.core.arrays import Layout
 from shoal.core.pictures import LEAST, channels_last, is_picture
 from shoal.learn.distributions import ActionKind
-from shoal.learn.networks import ActorCritic
+from shoal.learn.networks import ActorCritic, PolicyAndValue
 
 Encoder = Literal["auto", "nature", "impala-small", "flat"]
 NATURE_SIDE = 36  # pixels: the three convolutions of "nature" leave nothing of a smaller picture
@@ -159,7 +159,7 @@ class Eyes(nn.Module):
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
 
-class SeeingActorCritic(nn.Module):
+class SeeingActorCritic(PolicyAndValue):
     """One encoder for policy and value, and an `ActorCritic` on its features. It takes packed rows, uint8[B, bytes]."""
 
     def __init__(
@@ -176,6 +176,14 @@ class SeeingActorCritic(nn.Module):
     def value(self, rows: Tensor) -> Tensor:
         """Value estimates `[B]`."""
         return self.head.value(self.encoder(rows))
+
+
+def seen_once(network: PolicyAndValue, rows: Tensor) -> tuple[PolicyAndValue, Tensor]:
+    """What policy and value have in common is seen once: the network behind the encoder, and what this makes of the
+    rows. Any other network, and its rows as they are."""
+    if type(network) is SeeingActorCritic and not {"policy", "value"} & set(network.__dict__):
+        return network.head, network.encoder(rows)
+    return network, rows
 
 
 def sizes(picture: Picture, encoder: Encoder) -> Iterator[tuple[int, int]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from shoal.core.errors import Unsupported
 from shoal.learn.distributions import action_kind
 from shoal.learn.encoders import Features
 from shoal.learn.lean import acting_policy
-from shoal.learn.networks import ActorCritic
+from shoal.learn.networks import ActorCritic, PolicyAndValue
 from shoal.learn.normalise import RunningMoments
 from shoal.learn.pictures import SeeingActorCritic, chosen_encoder
 
@@ -69,7 +69,7 @@ class Agent:
                     f"a network needs the methods policy(features) -> [B, {self.kind.num_params}] and "
                     f"value(features) -> [B]; {type(network).__name__} has no {method}"
                 )
-        self.network = network.to(self.device).eval()
+        self.network = cast(PolicyAndValue, network.to(self.device).eval())
         self._rows: Tensor | None = None  # of a rollout, for the network
         self._check_outputs()
         self.begin_acting()
@@ -144,7 +144,7 @@ class Agent:
 
     def distribution(self, leaves: Sequence[Tensor]) -> Tensor:
         """Parameters of the behaviour policy `[B, P]`, mask applied."""
-        return self._params(self.network.policy, leaves)  # type: ignore[arg-type]
+        return self._params(self.network.policy, leaves)
 
     def begin_acting(self) -> None:
         """Look at the network once, not at every step. Called before every rollout: a layer may have been replaced."""
@@ -177,7 +177,7 @@ class Agent:
     @torch.inference_mode()
     def values(self, features: Tensor) -> Array:
         """Value estimates of features `[B, F]`, float32[B]."""
-        parts = [self.network.value(features[part]) for part in self.chunks(len(features))]  # type: ignore[operator]
+        parts = [self.network.value(features[part]) for part in self.chunks(len(features))]
         return torch.cat(parts).cpu().numpy() if parts else np.zeros(0, np.float32)
 
     def encode_and_value(self, leaves: Sequence[Tensor], valid: Array) -> tuple[Tensor, Array]:

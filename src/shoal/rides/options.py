@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from shoal.core.machine import usable_cores
 from shoal.core.seeds import Stream
+from shoal.rides.routing.neural.decoding import Decoding
 
 if TYPE_CHECKING:
     from shoal.rides.env import RidesVectorEnv
@@ -99,6 +100,9 @@ class RidesOptions:
     oracle_batch: str = field(default="auto", metadata=_LATER)
     """Days that --oracle neural has in memory at once: auto or a number. It halves itself when memory runs out, and
     changes no result."""
+    oracle_decode: str = field(default="greedy", metadata=_LATER)
+    """Plans that --oracle neural makes of a day, of which the best counts. greedy: one. best-of-N: N greedy ones, each
+    of which takes the requests in another order. sampled-N: the greedy one and N - 1 that are drawn from the scores."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "type_mix", tuple(self.type_mix))  # JSON knows lists only
@@ -123,6 +127,9 @@ class RidesOptions:
             raise ValueError(f"expected --oracle neural beside --oracle-weights {self.oracle_weights}: it reads them")
         if self.oracle_batch != "auto" and not (self.oracle_batch.isdigit() and int(self.oracle_batch)):
             raise ValueError(f"expected --oracle-batch as auto or a number of days, got {self.oracle_batch!r}")
+        Decoding.of(self.oracle_decode)
+        if self.oracle_decode != "greedy" and self.oracle != "neural":
+            raise ValueError(f"expected --oracle neural beside --oracle-decode {self.oracle_decode}: it decodes")
         mix = self.type_mix
         if mix and (len(mix) != 4 or min(mix) < 0 or sum(mix) <= 0):
             raise ValueError(f"expected --type-mix as 4 shares of at least 0 that do not add up to 0, got {mix}")

@@ -66,7 +66,7 @@ def chart(
     ys += [v for p in points for v in (p.y, p.low, p.high) if v is not None] + ([] if target is None else [target])
     ys = [v for v in ys if math.isfinite(v)] + ([0.0] if zero else [])
     xs = [*x, *(p.x for p in points)] or [0.0]
-    x_ticks = nice_ticks(min(xs), max(xs), max(3, width // 110))
+    x_ticks = nice_ticks(min(xs), max(xs), max(3, width // 80))
     y_ticks = nice_ticks(min(ys, default=0.0), max(ys, default=1.0), 5)
     low_x, high_x = (min(xs), max(xs)) if not names else (min(xs) - 0.7, max(xs) + 0.7)
     low_y, high_y = min([*ys, y_ticks[0]]), max([*ys, y_ticks[-1]])
@@ -96,7 +96,7 @@ def chart(
     if target is not None:
         at = _at(target, scale_y)
         out.append(f"<line class='target' x1='{LEFT}' x2='{right}' y1='{at}' y2='{at}'/>")
-        out.append(f"<text x='{LEFT + 4}' y='{at - 4:.1f}'>target {text(short(target))}</text>")
+        out.append(f"<text class='over' x='{LEFT + 4}' y='{at - 4:.1f}'>target {text(short(target))}</text>")
     for line in lines:
         if line.low is not None and line.high is not None:
             out.append(_band(x, line.low, line.high, scale_x, scale_y, line.colour))
@@ -145,24 +145,36 @@ class Effect:
     strong: bool = False
 
 
+MOST = 4.0  # units of a forest plot to each side; an effect beyond is drawn at its edge
+
+
 def forest(effects: Sequence[Effect], left: str, right: str) -> str:
-    """Effects with intervals around 0; `left` and `right` say what is better on that side."""
-    span = max([abs(end) for one in effects for end in (one.low, one.high, one.value) if math.isfinite(end)], default=1)
-    scale = (-1.05 * (span or 1.0), 1.05 * (span or 1.0), 16, 384)
+    """Effects with intervals around 0, in a unit of which there are dashed lines at 1; `left` and `right` say what is
+    better on that side."""
+    ends = [abs(end) for one in effects for end in (one.low, one.high, one.value) if math.isfinite(end)]
+    span = min(MOST, max([1.2, *ends]))
+    scale = (-1.05 * span, 1.05 * span, 16.0, 384.0)
     height = 26 + 34 * len(effects)
-    out = [f"<text x='196' y='14' text-anchor='end'>&#8592; {text(left)}</text>",
-           f"<text x='204' y='14'>{text(right)} &#8594;</text>",
+    out = [f"<text x='192' y='14' text-anchor='end'>&#8592; {text(left)}</text>",
+           f"<text x='208' y='14'>{text(right)} &#8594;</text>",
            f"<line class='axis' x1='200' x2='200' y1='20' y2='{height}'/>"]  # fmt: skip
+    for unit in (-1.0, 1.0):
+        out.append(f"<line class='target' x1='{_at(unit, scale)}' x2='{_at(unit, scale)}' y1='20' y2='{height}'/>")
     for row, one in enumerate(effects):
         y = 34 + 34 * row
         low, high, at = (_at(max(-span, min(span, end)), scale) for end in (one.low, one.high, one.value))
         weight = " font-weight='600'" if one.strong else ""
+        side = 1 if one.value > 0 else -1
+        mark = (
+            f"<path class='dot' d='M{at} {y + 8}l{9 * side} 6l{-9 * side} 6Z'/>"
+            if abs(one.value) > span
+            else f"<circle class='dot' cx='{at}' cy='{y + 14}' r='4.5'/>"
+        )
         out.append(
             f"<g class='c{one.colour % COLOURS}' tabindex='0' data-tip='{text(one.words)}'>"
             f"<rect x='0' y='{y - 8}' width='400' height='32' fill='transparent'/>"
-            f"<text x='2' y='{y + 3}'{weight}>{text(one.label)}</text>"
-            f"<line class='whisker' x1='{low}' x2='{high}' y1='{y + 14}' y2='{y + 14}'/>"
-            f"<circle class='dot' cx='{at}' cy='{y + 14}' r='4.5'/></g>"
+            f"<text class='over' x='2' y='{y + 3}'{weight}>{text(one.label)}</text>"
+            f"<line class='whisker' x1='{low}' x2='{high}' y1='{y + 14}' y2='{y + 14}'/>{mark}</g>"
         )
     return f"<svg class='chart' role='group' viewBox='0 0 400 {height}'>{''.join(out)}</svg>"
 

@@ -33,6 +33,7 @@ metrics.jsonl   one JSON object per logged epoch; a NaN or infinity is null and 
 time.json       seconds in environments, acting, estimating, updating, saving, once the run has ended
 events.jsonl    faults, restarts, resumes, alarms, and whatever made the run inexact
 checkpoints/    epoch-N/: state.safetensors (arrays), state.json (the rest), manifest.json (their sha256)
+best.json       the best checkpoint by held-out evaluations, with --evaluate-every
 figures/        pictures, when they were asked for
 lock            held by the process that writes here
 

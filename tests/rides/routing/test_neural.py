@@ -12,6 +12,7 @@ from shoal.rides.options import RidesOptions
 from shoal.rides.routing.checker import check_routes, cost_s
 from shoal.rides.routing.neural import router as router_module
 from shoal.rides.routing.neural.decode import order_of
+from shoal.rides.routing.neural.decoding import Decoding
 from shoal.rides.routing.neural.fleet import GAPS, NOWHERE, City, Fleet, make_batch
 from shoal.rides.routing.neural.network import RoutingNetwork
 from shoal.rides.routing.neural.router import Router, chunk_days
@@ -114,6 +115,16 @@ def test_the_chunk_and_the_days_beside_it_change_no_bit_of_a_day():
     assert same(whole, Router(network(), problem).route(requests[rows], count[rows]), rows)
 
 
+@pytest.mark.parametrize("words", ["best-of-3", "sampled-3"])
+def test_nor_do_they_where_the_best_of_several_plans_counts(words):
+    problem, decoding = world().problem, Decoding.of(words)._asdict()
+    requests, count = days(70, 16)
+    whole = Router(network(), problem, chunk=1000).route(requests, count, **decoding)
+    assert same(whole, Router(network(), problem, chunk=32).route(requests, count, **decoding))
+    rows = np.array([7, 69, 3])
+    assert same(whole, Router(network(), problem).route(requests[rows], count[rows], **decoding), rows)
+
+
 def test_a_chunk_is_halved_when_memory_runs_out(monkeypatch):
     """Also where the allocator merely refuses; the results are the same, and the smaller chunk is kept."""
     problem = world().problem
@@ -160,7 +171,8 @@ def test_more_starts_and_samples_are_never_worse():
     requests, count = days(40, 20)
     router = Router(network(), problem)
     greedy = router.route(requests, count)
-    for found in (router.route(requests, count, starts=3), router.route(requests, count, samples=2)):
+    for words in ("best-of-3", "sampled-3"):
+        found = router.route(requests, count, **Decoding.of(words)._asdict())
         judge(problem, requests, count, found)
         more = found.placed.sum(1) > greedy.placed.sum(1)
         assert (more | (found.cost_s <= greedy.cost_s)).all()

@@ -59,10 +59,11 @@ class FitOptions:
     seed: int = 0
     """Seed of the days and of the fit."""
     hours: float = 3.0
-    """oracle: hours of plans and fit together. A fit that was interrupted goes on where it was, from the folder beside
-    its weights (OUT with .fit)."""
+    """oracle: hours of CPU time for plans and fit together. A fit that was interrupted goes on where it was, from the
+    folder beside its weights (OUT with .fit)."""
     minutes: float = float("inf")
-    """oracle: stop after so many of them for now; the same command goes on. The learning rate falls over --hours."""
+    """oracle: stop after so many minutes of CPU time for now; the same command goes on. The learning rate falls over
+    --hours."""
     workers: int | None = None
     """Processes that simulate days; default: one per usable core. They do not change the weights."""
     device: str = "cpu"

@@ -9,25 +9,26 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from torch.nn import functional as F
 
+from shoal.core.arrays import Array
 from shoal.core.seeds import generator
+from shoal.rides.fit.lessons import Lesson, Step, lesson_of, loss_of
 from shoal.rides.fit.plans_to_copy import Copybook, copybook, joined
 from shoal.rides.routing.neural.decode import STARTS_S, order_of
-from shoal.rides.routing.neural.fleet import NOWHERE, ROWS, City, Fleet, make_batch
-from shoal.rides.routing.neural.network import OFFERED, RoutingNetwork, gathered, links_of, place_features
+from shoal.rides.routing.neural.fleet import NOWHERE, ROWS, Batch, City, Fleet, make_batch
+from shoal.rides.routing.neural.network import OFFERED, RoutingNetwork, links_of, place_features
 from shoal.rides.world.world import World
 
 BOOK_DAYS = 512  # plans made at once ...
-PASSES = 8  # ... after which so many times as many are learned from, of all made so far
-AT_ONCE = 64  # plans in a gradient step
+PASSES = 4  # ... after which so many times as many are learned from, of all made so far
+FORCED, AGAIN = 256, 2  # plans whose steps are found at once, and how often those are learned from
+AT_ONCE = 32  # plans in a gradient step
 RATE, WARM = 1.5e-3, 200  # learning rate, and the steps until it is reached
 _ORDER = 0x51FF
 
@@ -48,39 +49,14 @@ def places_in_plan(book: Copybook, order: Tensor) -> tuple[Tensor, Tensor]:
     return ROWS - 2 - behind(pickup), ROWS - 2 - behind(dropoff)
 
 
-def imitation_loss(network: RoutingNetwork, city: City, book: Copybook, rng: np.random.Generator) -> dict[str, Tensor]:
-    """Mean cross-entropy over the steps, and how often the best score is the plan's place."""
-    customers = int(-(-book.count.max() // 8) * 8)
-    customers = min(customers, book.requests.shape[1])
-    batch = make_batch(city, book.requests[:, :customers], book.count)
-    shift_s = rng.integers(-STARTS_S, STARTS_S + 1, (len(book.count), customers)) * rng.integers(
-        2, size=(len(book.count), 1)
-    )
-    order = order_of(batch, torch.from_numpy(shift_s.astype(np.int32)))
+def copied(city: City, book: Copybook, rng: np.random.Generator) -> Lesson:
+    """Every step of the plans. A step counts if the place of the plan is among those that are offered."""
+    batch, order = asked(city, book, rng)
     gap_p, gap_d = places_in_plan(book, order)
-    links = links_of(batch)
-    steps = _forced(batch, order, links.saving.clone(), torch.from_numpy(book.route[:, :customers]), gap_p, gap_d)
-    around, features, extra_s, target, known = (torch.stack(part, 1) for part in zip(*steps, strict=True))
-    nodes, requests = network.encode(batch, links)
-    days, _, _, offered = around.shape
-    sides = gathered(nodes, around.transpose(1, 2).reshape(days, 4, -1)).view(days * customers, offered, -1)
-    placed = requests.gather(1, order[:, :, None].expand_as(requests)).reshape(days * customers, -1)
-    logits = network.score(sides, placed, features.flatten(0, 1), extra_s.flatten(0, 1))
-    kept, wanted = known.flatten(), target.flatten()
-    loss = F.cross_entropy(logits[kept], wanted[kept])
-    hit = (logits[kept].argmax(1) == wanted[kept]).float().mean()
-    seen = kept.float().sum() / batch.count.sum()
-    return {"loss": loss, "agreement": hit.detach(), "seen": seen}
-
-
-@torch.no_grad()
-def _forced(
-    batch: Any, order: Tensor, saving: Tensor, route: Tensor, gap_p: Tensor, gap_d: Tensor
-) -> list[tuple[Tensor, Tensor, Tensor, Tensor, Tensor]]:
-    """Every step of the plans: what the scorer sees, which place is the plan's, and whether that is known."""
-    fleet = Fleet(batch)
     days, customers = order.shape
-    car = torch.full((days, batch.city.vehicles), -1)
+    route, saving = torch.from_numpy(book.route[:, :customers]), links_of(batch).saving
+    fleet = Fleet(batch)
+    car = torch.full((days, city.vehicles), -1)
     used = torch.zeros(days, dtype=torch.int64)
     good = torch.ones(days, dtype=torch.bool)
     steps = []
@@ -90,7 +66,7 @@ def _forced(
         features = place_features(fleet, places, request, saving, (batch.count - step).clamp(min=0) / 45.0)
         of_plan = route[fleet.day, request].clamp(min=0)
         vehicle = car[fleet.day, of_plan]
-        vehicle = torch.where(vehicle < 0, used, vehicle).clamp(max=batch.city.vehicles - 1)
+        vehicle = torch.where(vehicle < 0, used, vehicle).clamp(max=city.vehicles - 1)
         at_p, at_d = gap_p[fleet.day, request], gap_d[fleet.day, request]
         active = good & (step < batch.count)
         good = good & (at_p >= 0)  # a place too far from the end of a route: the rest of that day is left out
@@ -101,13 +77,22 @@ def _forced(
             & (places.dropoff_gap == at_d[:, None])
             & (places.extra_s < NOWHERE)
         )
-        steps.append((places.around, features, places.extra_s, same.int().argmax(1), active & same.any(1)))
+        steps.append(Step(places.around, features, places.extra_s, same.int().argmax(1), active & same.any(1)))
         fleet.put(request, vehicle, at_p.clamp(min=0), at_d.clamp(min=0), active)
         new = active & (car[fleet.day, of_plan] < 0)
         car[fleet.day, of_plan] = torch.where(active, vehicle, car[fleet.day, of_plan])
         used = used + new
         saving[fleet.day, :, request] = 0.0
-    return steps
+    return lesson_of(batch, order, steps)
+
+
+def asked(city: City, book: Copybook, rng: np.random.Generator) -> tuple[Batch, Tensor]:
+    """The days of a book, half of them with requests in another order than that of their windows."""
+    days = len(book.count)
+    customers = min(int(-(-book.count.max() // 8) * 8), book.requests.shape[1])
+    batch = make_batch(city, book.requests[:, :customers], book.count)
+    shift_s = rng.integers(-STARTS_S, STARTS_S + 1, (days, customers)) * rng.integers(2, size=(days, 1))
+    return batch, order_of(batch, torch.from_numpy(shift_s.astype(np.int32)))
 
 
 class Imitation:
@@ -127,20 +112,18 @@ class Imitation:
             self._restore()
 
     def run(self, now_s: float = float("inf")) -> None:
-        """Until the time is up, or after `now_s` for now: make plans, learn from them, save."""
-        until_ms = min(1000 * self.seconds, self.numbers["ms"] + 1000 * now_s)
-        while self.numbers["ms"] < until_ms:
+        """Until the CPU time is up, or after `now_s` of it for now: make plans, learn from them, save."""
+        until_ms = min(1000 * self.seconds, self.numbers["cpu_ms"] + 1000 * now_s)
+        while self.numbers["cpu_ms"] < until_ms:
             began, began_cpu = time.perf_counter(), time.process_time()
             self._make_book()
-            found = self._learn(began)
+            loss, hit = self._learn(began_cpu)
             self.numbers["ms"] += int(1000 * (time.perf_counter() - began))
             self.numbers["cpu_ms"] += int(1000 * (time.process_time() - began_cpu))
             self._save()
-            done = self.numbers["ms"] / 1000
             self.say(
-                f"{done:.0f} of {self.seconds:.0f} s ({self.numbers['cpu_ms'] / 1000:.0f} s of CPU): "
-                f"{self.days:,} days, {self.numbers['steps']:,} steps, loss "
-                f"{found['loss']:.4f}, the plan's place in {100 * found['agreement']:.1f} %"
+                f"{self.numbers['cpu_ms'] / 1000:.0f} of {self.seconds:.0f} s of CPU: {self.days:,} days, "
+                f"{self.numbers['steps']:,} steps, loss {loss:.4f}, the plan's place in {100 * hit:.1f} %"
             )
 
     @property
@@ -150,38 +133,53 @@ class Imitation:
 
     def _make_book(self) -> None:
         book = copybook(self.world, self.seed, self.numbers["books"], BOOK_DAYS)
-        np.savez(self.folder / f"plans-{self.numbers['books']:05}.npz", allow_pickle=False, **_arrays(book))
+        self._keep(book, self.numbers["books"])
         self.books.append(book)
         self.numbers["books"] += 1
 
-    def _learn(self, began: float) -> dict[str, float]:
+    def _file(self, number: int) -> Path:
+        return self.folder / f"plans-{number:05}.npz"
+
+    def _keep(self, book: Copybook, number: int) -> None:
+        names = ("requests", "count", "route", "position")
+        np.savez(self._file(number), allow_pickle=False, **{name: getattr(book, name) for name in names})
+
+    def _learn(self, began: float) -> tuple[float, float]:
         """As many days as one book has, several times, drawn from all books; days of like size together."""
         rng = generator(self.seed, _ORDER, self.numbers["books"])
-        sizes = np.concatenate([book.count for book in self.books])
-        starts = np.cumsum([0, *(len(book.count) for book in self.books)])
-        found: list[dict[str, float]] = []
+        found = []
         for _ in range(PASSES):
-            chosen = rng.choice(len(sizes), min(BOOK_DAYS, len(sizes)), replace=False)
-            parts = np.array_split(chosen[np.argsort(sizes[chosen], kind="stable")], max(1, len(chosen) // AT_ONCE))
-            for part in rng.permutation(len(parts)):
-                self._set_rate(time.perf_counter() - began)
-                book = self._pick(parts[part], starts)
-                loss = imitation_loss(self.network, self.city, book, rng)
-                self.optimiser.zero_grad()
-                loss["loss"].backward()  # type: ignore[no-untyped-call]
-                torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
-                self.optimiser.step()
-                self.numbers["steps"] += 1
-                found.append({name: float(value.detach()) for name, value in loss.items()})
-        return {name: float(np.mean([one[name] for one in found])) for name in found[0]}
+            chosen = rng.choice(self.days, min(BOOK_DAYS, self.days), replace=False)
+            sizes = np.concatenate([book.count for book in self.books])[chosen]
+            by_size = chosen[np.argsort(sizes, kind="stable")]
+            parts: list[Lesson] = []
+            for group in np.array_split(by_size, -(-len(by_size) // FORCED)):
+                lesson = copied(self.city, self._pick(group), rng)
+                for _ in range(AGAIN):
+                    mixed = torch.from_numpy(rng.permutation(len(group)))
+                    parts += [lesson.rows(rows) for rows in mixed.tensor_split(-(-len(group) // AT_ONCE))]
+            found += [self._step(parts[part], began) for part in rng.permutation(len(parts))]
+        loss, hit = np.mean(found, 0)
+        return float(loss), float(hit)
 
-    def _pick(self, rows: np.ndarray[Any, Any], starts: np.ndarray[Any, Any]) -> Copybook:
+    def _step(self, lesson: Lesson, began: float) -> list[float]:
+        self._set_rate(time.process_time() - began)
+        loss, hit = loss_of(self.network, lesson)
+        self.optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
+        self.optimiser.step()
+        self.numbers["steps"] += 1
+        return [float(loss.detach()), float(hit)]
+
+    def _pick(self, rows: Array) -> Copybook:
+        starts = np.cumsum([0, *(len(book.count) for book in self.books)])
         which = np.searchsorted(starts, rows, side="right") - 1
         return joined([self.books[one].rows(rows[which == one] - starts[one]) for one in np.unique(which)])
 
     def _set_rate(self, since_s: float) -> None:
         """Up in the first steps, then down with the time that is left."""
-        done = min(1.0, (self.numbers["ms"] / 1000 + since_s) / self.seconds)
+        done = min(1.0, (self.numbers["cpu_ms"] / 1000 + since_s) / self.seconds)
         rate = RATE * min(1.0, (self.numbers["steps"] + 1) / WARM) * max(0.02, 0.5 * (1 + np.cos(np.pi * done)))
         for group in self.optimiser.param_groups:
             group["lr"] = rate
@@ -211,10 +209,8 @@ class Imitation:
             parts = {part: tensors[f"optimiser.{part}.{name}"] for part in ("step", "exp_avg", "exp_avg_sq")}
             self.optimiser.state[parameter] = parts
         for number in range(self.numbers["books"]):
-            with np.load(self.folder / f"plans-{number:05}.npz", allow_pickle=False) as file:
+            if not self._file(number).is_file():  # thrown away to save space: it can be made again
+                self._keep(copybook(self.world, self.seed, number, BOOK_DAYS), number)
+            with np.load(self._file(number), allow_pickle=False) as file:
                 self.books.append(Copybook(**{name: file[name] for name in file.files}))
         self.say(f"going on after {self.numbers['steps']:,} steps")
-
-
-def _arrays(book: Copybook) -> dict[str, Any]:
-    return {name: getattr(book, name) for name in ("requests", "count", "route", "position")}

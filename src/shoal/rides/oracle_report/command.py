@@ -38,6 +38,8 @@ class OracleOptions:
     """Plans of which the network's best counts (1: greedy alone)."""
     batches: tuple[int, ...] = (1, 64, 256, 1024)
     """Days planned at once when the time is taken."""
+    timed: tuple[int, ...] = (30,)
+    """Requests a day at which the time is taken, of those in --requests."""
     threads: int = 1
     """Threads that are used when the time is taken; plans do not depend on them."""
     device: str = "cpu"
@@ -52,7 +54,7 @@ class OracleOptions:
             if getattr(self, name) < least:
                 flag = name.replace("_", "-")
                 raise ValueError(f"expected --{flag} of at least {least}, got {getattr(self, name)}")
-        for name, most in (("requests", MOST_REQUESTS), ("batches", 1 << 20)):
+        for name, most in (("requests", MOST_REQUESTS), ("timed", MOST_REQUESTS), ("batches", 1 << 20)):
             values = getattr(self, name)
             if not values or min(values) < 1 or max(values) > most:
                 words = " ".join(map(str, values)) or "none"
@@ -89,9 +91,10 @@ def report(options: OracleOptions, say: Say = lambda text: None) -> dict[str, An
             part: dict[str, Any] = {"requests": size, "plans": gaps.gaps(found), "offers": [], "speed": []}
             if options.states and size > 1:
                 part["offers"] = offers.offer_errors(neural, some[: options.states])
-            for batch in options.batches:
-                part["speed"] += speed.speed(neural.router, some, batch, options.threads)
-            part["one_call_for_64"] = speed.batching(neural.router, some)
+            if size in options.timed:
+                for batch in options.batches:
+                    part["speed"] += speed.speed(neural.router, some, batch, options.threads)
+                part["one_call_for_64"] = speed.batching(neural.router, some)
             sizes.append(part)
             say(f"{size} requests: {_sentence(part)}")
     finally:

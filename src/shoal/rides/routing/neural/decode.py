@@ -29,35 +29,37 @@ class Decoded:
 
     fleet: Fleet
     placed: Tensor  # bool[B, C]; a request without a place is on no route
-    log_probability: Tensor  # float32[B] of the choices; 0 where they are greedy
+
+
+def drawn_noise(plans: int, customers: int, rng: torch.Generator) -> Tensor:
+    """float32[plans, C, K]: added to scores, the largest sum is a draw from their softmax (Gumbel)."""
+    return -torch.empty(plans, customers, OFFERED).exponential_(generator=rng).log()
 
 
 @torch.inference_mode()
-def decode(
-    network: RoutingNetwork, batch: Batch, order: Tensor, *, tile: int, noise: torch.Generator | None = None
-) -> Decoded:
-    """Greedy, or with `noise` sampled from the scores as logits.
+def decode(network: RoutingNetwork, batch: Batch, order: Tensor, *, tile: int, noise: Tensor | None = None) -> Decoded:
+    """Greedy, or drawn from the scores as logits with `noise` (`drawn_noise`).
 
     Whatever is a matrix product is computed for `tile` days at a time, as those may round otherwise for another number
-    of rows: a day gets the same bits whatever the days beside it. The number of days is a multiple of `tile`.
+    of rows: a day gets the same bits whatever the days beside it. The number of days is a multiple of `tile`. With
+    several orders a day, int64[B * n, C], the n plans of a day come one after the other, and share what is encoded.
     """
-    nodes, requests, saving = _encoded(network, batch, tile)
-    fleet = Fleet(batch)
     days, customers = order.shape
+    plans = days // len(batch.zone)
+    nodes, requests, saving = _encoded(network, batch, tile)
+    if plans > 1:
+        batch = batch.repeated(plans)
+        nodes, requests, saving = (part.repeat_interleave(plans, 0) for part in (nodes, requests, saving))
+    fleet = Fleet(batch)
     placed = torch.zeros((days, customers), dtype=torch.bool, device=order.device)
-    total = torch.zeros(days, device=order.device)
     for step in range(int(batch.count.max())):
         request = order[:, step]
         known = step < batch.count
         places = fleet.places(request, OFFERED)
         features = place_features(fleet, places, request, saving, (batch.count - step).clamp(min=0) / 45.0)
-        seen = (gathered(nodes, places.around), requests[fleet.day, request], features, places.extra_s)
-        logits = torch.cat([network.score(*(part[rows] for part in seen)) for rows in _tiles(days, tile)])
-        if noise is None:
-            choice = logits.argmax(1, keepdim=True)
-        else:
-            choice = torch.multinomial(logits.softmax(1), 1, generator=noise)
-            total = total + logits.log_softmax(1).gather(1, choice)[:, 0] * known
+        shown = (gathered(nodes, places.around), requests[fleet.day, request], features, places.extra_s)
+        logits = torch.cat([network.score(*(part[rows] for part in shown)) for rows in _tiles(days, tile)])
+        choice = (logits if noise is None else logits + noise[:, step]).argmax(1, keepdim=True)
         found = known & (places.extra_s.gather(1, choice)[:, 0] < NOWHERE)
         vehicle, gap_p, gap_d = (
             part.gather(1, choice)[:, 0] for part in (places.vehicle, places.pickup_gap, places.dropoff_gap)
@@ -65,14 +67,14 @@ def decode(
         fleet.put(request, vehicle, gap_p, gap_d, found)
         placed[fleet.day, request] = found
         saving[fleet.day, :, request] = 0.0
-    return Decoded(fleet, placed, total)
+    return Decoded(fleet, placed)
 
 
 def _encoded(network: RoutingNetwork, batch: Batch, tile: int) -> tuple[Tensor, ...]:
     """What the nodes and the requests add to a score, and what links save: tile by tile, as links take memory."""
     parts = []
     for rows in _tiles(len(batch.zone), tile):
-        some = batch.rows(rows.start, rows.stop)
+        some = batch.rows(rows)
         links = links_of(some)
         parts.append((*network.encode(some, links), links.saving))
     return tuple(torch.cat(part) for part in zip(*parts, strict=True))

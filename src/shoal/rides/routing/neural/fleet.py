@@ -49,7 +49,8 @@ class City:
 
     def leg_s(self, start: Tensor, end: Tensor) -> Tensor:
         """Travel between zones, int32 of the broadcast shape."""
-        return self.travel_s[start * self.zones + end]
+        at = start * self.zones + end
+        return self.travel_s.index_select(0, at.reshape(-1)).view(at.shape)
 
 
 @dataclass(frozen=True)
@@ -72,10 +73,15 @@ class Batch:
         """bool[B, C]."""
         return torch.arange(self.customers, device=self.zone.device) < self.count[:, None]
 
-    def rows(self, low: int, high: int) -> Batch:
+    def rows(self, some: slice | Tensor) -> Batch:
         """Some of the days."""
         parts = (self.zone, self.opens, self.closes, self.load, self.count)
-        return Batch(self.city, *(part[low:high] for part in parts))
+        return Batch(self.city, *(part[some] for part in parts))
+
+    def repeated(self, times: int) -> Batch:
+        """Every day so many times, one after the other."""
+        parts = (self.zone, self.opens, self.closes, self.load, self.count)
+        return Batch(self.city, *(part.repeat_interleave(times, 0) for part in parts))
 
 
 def make_batch(city: City, requests: Array, count: Array) -> Batch:
@@ -129,6 +135,7 @@ class Fleet:
         self.earliest = torch.full((days, vehicles, width), self.city.open_s, dtype=torch.int32, device=device)
         self.latest = torch.full((days, vehicles, ROWS), self.city.close_s, dtype=torch.int32, device=device)
         self.load = torch.zeros((days, vehicles, width), dtype=torch.int32, device=device)
+        self.stops = torch.zeros((days, vehicles), device=device)  # of each route
         self._pairs = (_PICKUP_GAP.to(device), _DROPOFF_GAP.to(device))
 
     def places(self, request: Tensor, most: int) -> Places:
@@ -226,6 +233,7 @@ class Fleet:
         Days that are not active stay as they are.
         """
         day, batch, city = self.day, self.batch, self.city
+        self.stops[day, vehicle] += 2.0 * active
         before = [table[day, vehicle] for table in (self.node, self.earliest, self.load, self.latest)]
         width = self.node.shape[2]
         before_p, before_d = (width - ROWS + gap_p)[:, None], (width - ROWS + gap_d)[:, None]
@@ -257,9 +265,14 @@ class Fleet:
         for table, old, new in zip(tables, before, after, strict=True):
             table[day, vehicle] = torch.where(active[:, None], new, old)
 
-    def routes(self) -> tuple[Array, Array]:
-        """(stops int16[B, V, 2C], lengths int16[B, V]), as `Plans` has them."""
-        node = self.node[:, :, :-1].cpu().numpy()
+    def cost_s(self) -> Tensor:
+        """int64[B], travel of the routes."""
+        zone = self.batch.zone.gather(1, self.node.flatten(1)).view(self.node.shape)
+        return self.city.leg_s(zone[:, :, :-1], zone[:, :, 1:]).to(torch.int64).sum((1, 2))
+
+    def routes(self, some: slice | Tensor = slice(None)) -> tuple[Array, Array]:
+        """(stops int16[B, V, 2C], lengths int16[B, V]) of some of the days, as `Plans` has them."""
+        node = self.node[some][:, :, :-1].cpu().numpy()
         lengths = (node != self.depot).sum(2)
         column = np.arange(2 * self.batch.customers)
         source = np.minimum(node.shape[2] - lengths[:, :, None] + column, node.shape[2] - 1)

@@ -19,7 +19,7 @@ from shoal.rides.routing.neural.fleet import GAPS, NOWHERE, Batch, Fleet, Places
 
 FAR_S = 1200.0  # seconds are divided by this
 NODE_FEATURES, LINK_FEATURES, PLACE_FEATURES = 20, 10, 25
-OFFERED = 16  # places of a request that are scored
+OFFERED = 12  # places of a request that are scored
 _LOGIT_NOWHERE = -1e9
 
 
@@ -138,8 +138,16 @@ class RoutingNetwork(nn.Module):
 
     def encode(self, batch: Batch, links: Links) -> tuple[Tensor, Tensor]:
         """(what nodes add to the hidden layer float32[B, 2C + 1, 4, H], what requests add float32[B, C, H])."""
+        tokens = self.tokens(batch, links)
+        days, hidden = len(tokens), self.shape[3]
+        stops = torch.stack([self.as_pickup(tokens[:, :-1]), self.as_dropoff(tokens[:, :-1])], 2)
+        nodes = torch.cat([stops.view(days, 2 * batch.customers, -1), self.as_depot(tokens[:, -1:])], 1)
+        return nodes.view(days, -1, 4, hidden), self.placed(tokens[:, :-1])
+
+    def tokens(self, batch: Batch, links: Links) -> Tensor:
+        """float32[B, C + 1, W]: each request as the day makes it, and the depot last."""
         days, customers = batch.zone.shape[0], batch.customers
-        _, heads, layers, hidden = self.shape
+        _, heads, layers, _ = self.shape
         entered = self.enter(node_features(batch, links))
         tokens = torch.cat([entered, self.depot.expand(days, 1, -1)], 1)
         bias = self.link_out(torch.relu(self.link_in(links.features)))
@@ -148,10 +156,8 @@ class RoutingNetwork(nn.Module):
         biases = bias.view(days, customers + 1, customers + 1, layers, heads).permute(3, 0, 4, 1, 2).contiguous()
         for layer, of_layer in zip(self.layers, biases, strict=True):
             tokens = layer(tokens, of_layer)
-        tokens = self.leave(tokens)
-        stops = torch.stack([self.as_pickup(tokens[:, :-1]), self.as_dropoff(tokens[:, :-1])], 2)
-        nodes = torch.cat([stops.view(days, 2 * customers, -1), self.as_depot(tokens[:, -1:])], 1)
-        return nodes.view(days, 2 * customers + 1, 4, hidden), self.placed(tokens[:, :-1])
+        out: Tensor = self.leave(tokens)
+        return out
 
     def score(self, around: Tensor, placed: Tensor, features: Tensor, extra_s: Tensor) -> Tensor:
         """Logits [n, K] of places: around [n, K, H] and placed [n, H] from `encode`, features [n, K, F]."""
@@ -189,9 +195,8 @@ def place_features(fleet: Fleet, places: Places, request: Tensor, saving: Tensor
     others = ahead.scatter(2, own.expand(-1, vehicles, 1), 0.0).amax(2)
     follow = saving.gather(1, own.expand(-1, 1, customers))[:, 0].amax(1)
     idle_s = batch.opens.gather(1, 2 * request[:, None]) - fleet.earliest[:, :, -2]
-    stops = (fleet.node[:, :, :-1] != fleet.depot).sum(2)
     by_vehicle = torch.stack([
-        empty.float(), mine, others, (idle_s / 3600.0).clamp(-3, 3), stops / 20.0,
+        empty.float(), mine, others, (idle_s / 3600.0).clamp(-3, 3), fleet.stops / 20.0,
     ], 1).float()  # fmt: skip
     chosen = by_vehicle.gather(2, places.vehicle[:, None].expand(-1, 5, -1))
     at_end = (places.dropoff_gap == GAPS - 1).float()

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shoal.core.arrays import Array
+from shoal.rides.routing.neural.decoding import GREEDY, Decoding
 from shoal.rides.routing.neural.network import RoutingNetwork
 from shoal.rides.routing.neural.router import Routed, Router
 from shoal.rides.routing.oracle import ESCALATE, RoutingOracle
@@ -30,8 +31,10 @@ class NeuralOracle(RoutingOracle):
         threads: int = 1,
         batch: int | str = "auto",
         device: str = "cpu",
+        decoding: Decoding = GREEDY,
     ) -> None:
         super().__init__(problem, threads)
+        self.decoding = decoding
         self.router = Router(network, problem, chunk=batch, device=device)
         self.days = self.taken = self.fell_back = 0  # routed, decoded plans that were kept, and days not finished
 
@@ -88,8 +91,12 @@ class NeuralOracle(RoutingOracle):
 
         (routes of N * K days, in which requests have other numbers; those numbers int64[N * K, C], -1 for nobody).
         """
-        days = [_days_with(plans, more, active) for plans, more, active in asked]
-        routed = self.router.route(np.concatenate([one[0] for one in days]), np.concatenate([one[1] for one in days]))
+        days = [days_with(plans, more, active) for plans, more, active in asked]
+        routed = self.router.route(
+            np.concatenate([one[0] for one in days]),
+            np.concatenate([one[1] for one in days]),
+            **self.decoding._asdict(),
+        )
         parts, at = [], 0
         for requests, _, slots in days:
             rows = slice(at, at + len(requests))
@@ -98,7 +105,7 @@ class NeuralOracle(RoutingOracle):
         return parts
 
 
-def _days_with(plans: Plans, more: Array, active: Array) -> tuple[Array, Array, Array]:
+def days_with(plans: Plans, more: Array, active: Array) -> tuple[Array, Array, Array]:
     """(REQUEST[N * K, C], count, slots): those whom each day serves and one more; slots say who is who."""
     each = more.shape[1]
     requests = np.repeat(plans.requests, each, 0)

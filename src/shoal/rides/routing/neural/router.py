@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from shoal.core.arrays import Array
 from shoal.core.seeds import generator
-from shoal.rides.routing.neural.decode import STARTS_S, decode, order_of
-from shoal.rides.routing.neural.fleet import City, make_batch
+from shoal.rides.routing.neural.decode import STARTS_S, decode, drawn_noise, order_of
+from shoal.rides.routing.neural.fleet import NOWHERE, City, make_batch
 from shoal.rides.routing.neural.network import RoutingNetwork
 from shoal.rides.routing.problem import REQUEST, Problem
 
@@ -31,6 +31,31 @@ class Routed:
     lengths: Array  # int16[N, V]
     placed: Array  # bool[N, C]: on a route
     cost_s: Array  # int64[N], travel of the routes
+
+
+@dataclass(frozen=True)
+class _Tries:
+    """The plans that are made of every day: the same for all days, so that a day's plans depend on nothing else."""
+
+    shifts_s: Tensor  # int32[n, C]
+    noise: Tensor | None  # float32[n, C, K], 0 of those that are greedy
+
+    @property
+    def plans(self) -> int:
+        return len(self.shifts_s)
+
+    @staticmethod
+    def of(customers: int, starts: int, samples: int, seed: int, device: str) -> _Tries:
+        rng = generator(seed, _STARTS)
+        shifts = rng.integers(-STARTS_S, STARTS_S + 1, (starts + samples, customers)).astype(np.int32)
+        shifts[0], shifts[starts:] = 0, 0
+        noise = None
+        if samples:
+            draws = torch.Generator().manual_seed(int(generator(seed, _SAMPLES).integers(1 << 62)))
+            noise = drawn_noise(starts + samples, customers, draws)
+            noise[:starts] = 0
+            noise = noise.to(device)
+        return _Tries(torch.from_numpy(shifts).to(device), noise)
 
 
 class Router:
@@ -52,25 +77,13 @@ class Router:
         """Greedy routes of days of requests REQUEST[N, C], the first count[n] of which are meant.
 
         With `starts` above 1 the best of so many greedy plans, of which each takes the requests in another order; with
-        `samples` the best of the greedy plan and so many that are drawn. The best has the most requests on its routes,
-        and of those the fewest seconds.
+        `samples` the best of those and so many that are drawn. The best has the most requests on its routes, and of
+        those the fewest seconds. All plans of a day are made in one batch.
         """
         if requests.dtype != REQUEST or requests.ndim != 2 or len(requests) != len(count):
             raise ValueError(f"expected REQUEST[N, C] and count[N], got {requests.dtype}{list(requests.shape)}")
         if starts < 1 or samples < 0:
             raise ValueError(f"expected at least 1 start and 0 samples, got {starts} and {samples}")
-        best = self._routed(requests, count, None, None)
-        for start in range(1, starts):
-            rng = generator(seed, _STARTS, start)
-            shift_s = rng.integers(-STARTS_S, STARTS_S + 1, requests.shape[1]).astype(np.int32)
-            best = _better(best, self._routed(requests, count, shift_s, None))
-        for sample in range(samples):
-            best = _better(
-                best, self._routed(requests, count, None, int(generator(seed, _SAMPLES, sample).integers(1 << 62)))
-            )
-        return best
-
-    def _routed(self, requests: Array, count: Array, shift_s: Array | None, noise: int | None) -> Routed:
         days, customers = requests.shape
         count = np.asarray(count, np.int64)
         found = Routed(
@@ -79,44 +92,38 @@ class Router:
             np.zeros((days, customers), np.bool_),
             np.zeros(days, np.int64),
         )
+        tries = _Tries.of(customers, starts, samples, seed, self.device)
         sizes = np.minimum(-(-count // SIZES) * SIZES, max(customers, 1))
         for size in np.unique(sizes[count > 0]):
             rows = np.flatnonzero((sizes == size) & (count > 0))
             at = 0
             while at < len(rows):
-                part = rows[at : at + self.chunk]
+                part = rows[at : at + max(TILE, self.chunk // tries.plans // TILE * TILE)]
                 try:
-                    self._chunk(requests, count, part, int(size), shift_s, noise, found)
+                    self._chunk(requests, count, part, int(size), tries, found)
                     at += len(part)
                 except (MemoryError, RuntimeError) as error:
                     self._halve(error)
         return found
 
-    def _chunk(
-        self,
-        requests: Array,
-        count: Array,
-        rows: Array,
-        size: int,
-        shift_s: Array | None,
-        noise: int | None,
-        out: Routed,
-    ) -> None:
+    def _chunk(self, requests: Array, count: Array, rows: Array, size: int, tries: _Tries, out: Routed) -> None:
         """Route some days of like size: whole tiles, of which the last is filled up with empty days."""
         padded = -(-len(rows) // TILE) * TILE
         asked = np.zeros((padded, size), REQUEST)
         counts = np.zeros(padded, np.int64)
         asked[: len(rows)], counts[: len(rows)] = requests[rows, :size], count[rows]
         batch = make_batch(self.city, asked, counts)
-        shift = None if shift_s is None else torch.from_numpy(shift_s[:size]).to(self.device)
-        generator_ = None if noise is None else torch.Generator(self.device).manual_seed(noise)
-        decoded = decode(self.network, batch, order_of(batch, shift), tile=TILE, noise=generator_)
-        stops, lengths = decoded.fleet.routes()
+        orders = torch.stack([order_of(batch, shift_s[:size]) for shift_s in tries.shifts_s], 1)
+        noise = None if tries.noise is None else tries.noise[:, :size].repeat(padded, 1, 1)
+        decoded = decode(self.network, batch, orders.flatten(0, 1), tile=TILE, noise=noise)
+        placed, cost_s = decoded.placed.view(padded, tries.plans, size), decoded.fleet.cost_s().view(padded, -1)
+        missing = batch.count[:, None] - placed.sum(2)
+        best = (missing * NOWHERE + cost_s).argmin(1)  # the first of several
+        each = torch.arange(padded, device=best.device)
+        stops, lengths = decoded.fleet.routes(each * tries.plans + best)
         out.stops[rows, :, : 2 * size], out.lengths[rows] = stops[: len(rows)], lengths[: len(rows)]
-        out.placed[rows, :size] = decoded.placed[: len(rows)].cpu().numpy()
-        zone = batch.zone.gather(1, decoded.fleet.node.flatten(1)).view(decoded.fleet.node.shape)
-        legs = self.city.leg_s(zone[:, :, :-1], zone[:, :, 1:]).to(torch.int64)
-        out.cost_s[rows] = legs.sum((1, 2))[: len(rows)].cpu().numpy()
+        out.placed[rows, :size] = placed[each, best][: len(rows)].cpu().numpy()
+        out.cost_s[rows] = cost_s[each, best][: len(rows)].cpu().numpy()
 
     def _halve(self, error: Exception) -> None:
         """Go on with half as many days, if it was memory that ran out."""
@@ -146,14 +153,3 @@ def chunk_days(chunk: int | str, device: str = "cpu") -> int:
     if days < 1:
         raise ValueError(f"expected --oracle-batch as auto or a number of days from 1, got {chunk!r}")
     return -(-days // TILE) * TILE
-
-
-def _better(one: Routed, other: Routed) -> Routed:
-    """Day by day the better of two."""
-    more, fewer = (other.placed.sum(1) > one.placed.sum(1)), (other.placed.sum(1) < one.placed.sum(1))
-    takes = more | (~fewer & (other.cost_s < one.cost_s))
-
-    def pick(a: Array, b: Array) -> Any:
-        return np.where(takes.reshape(-1, *[1] * (a.ndim - 1)), b, a)
-
-    return Routed(*(pick(getattr(one, name), getattr(other, name)) for name in Routed.__dataclass_fields__))
