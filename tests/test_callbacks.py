@@ -10,6 +10,7 @@ from pathlib import Path
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 
 import shoal
 from shoal.callbacks import CallbackFault
@@ -331,3 +332,68 @@ def test_an_option_that_is_not_used_leaves_no_trace_in_the_settings() -> None:
     }  # fmt: skip
     assert "callbacks" in to_dict(TrainConfig(callbacks=("a:B",)))
     assert "callbacks" in to_dict(TrainConfig(), full=True)
+
+
+class SmallLogits(shoal.Callback):
+    """A term of the loss."""
+
+    def __init__(self, weight: float = 10.0) -> None:
+        self.weight = weight
+
+    def loss(self, training, network, minibatch):
+        return self.weight * network.policy(minibatch.features).square().mean()
+
+
+class BoundedNetwork(torch.nn.Module):
+    """A network that goes through autograd."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.one, self.other = torch.nn.Linear(4, 2), torch.nn.Linear(4, 1)
+
+    def policy(self, features):
+        return 3 * torch.tanh(self.one(features))
+
+    def value(self, features):
+        return self.other(features).squeeze(-1)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_term_of_the_loss_is_learnt_and_recorded(tmp_path, own) -> None:
+    """With the built-in network and another one: logits shrink, two terms of one class add up, a zero term is none."""
+
+    def run(name: str, *callbacks: shoal.Callback) -> str:
+        network = {"network": BoundedNetwork()} if own else {}
+        return trained(tmp_path, name, callbacks=callbacks, learning_rate=1e-2, **network).run
+
+    def size(run: str) -> float:
+        found = weights(run)
+        return float(np.abs(found["network.one.weight" if own else "network.policy_head.weight"]).max())
+
+    plain, half, twice = run("plain"), run("half", SmallLogits()), run("twice", SmallLogits(), SmallLogits())
+    assert size(half) < size(plain)
+    assert rows(twice)[0]["loss/SmallLogits"] > 1.2 * rows(half)[0]["loss/SmallLogits"] > 0
+    assert "loss/SmallLogits" not in rows(plain)[0]
+    nothing = run("nothing", SmallLogits(0.0))
+    assert rows(nothing)[-1]["loss/policy"] == pytest.approx(rows(plain)[-1]["loss/policy"], abs=1e-5)
+
+
+def test_a_run_with_a_term_of_the_loss_resumes_to_the_same_bits(tmp_path) -> None:
+    """The term counts from the first step after the checkpoint on."""
+    steady = {"callbacks": [SmallLogits()], "lr_schedule": "constant"}
+    whole, half = trained(tmp_path, "whole", **steady), trained(tmp_path, "half", **steady, epochs=3)
+    trained(tmp_path, "half", resume=half.run, callbacks=[SmallLogits()], epochs=6)
+    assert_same(whole.run, half.run)
+
+
+@pytest.mark.parametrize("term", [0.5, torch.ones(3)], ids=["a float", "three numbers"])
+def test_a_term_that_is_no_number_is_refused(tmp_path, term) -> None:
+    """With the class, the hook, and what was expected."""
+
+    class Broken(shoal.Callback):
+        def loss(self, training, network, minibatch):
+            return term
+
+    with pytest.raises(CallbackFault, match=r"Broken failed in loss \(epoch 1\).*torch tensor of one number.*, got "):
+        trained(tmp_path, "broken", callbacks=[Broken()])

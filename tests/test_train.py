@@ -21,7 +21,7 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 
-from shoal.learn import ppo as ppo_module
+from shoal.learn import backprop
 from shoal.learn.ppo import Diverged
 from shoal.runs import checkpoint
 from shoal.runs.checkpoint import CheckpointError
@@ -380,13 +380,13 @@ def test_a_huge_learning_rate_raises_an_alarm_once(tmp_path) -> None:
 
 def test_a_kl_that_is_not_a_number_is_an_alarm(tmp_path, monkeypatch) -> None:
     """It stops each update, and the record says so; the row in metrics.jsonl stays valid JSON."""
-    plain = ppo_module.policy_loss
+    plain = backprop.policy_loss_and_slope
 
     def poisoned(*arguments):
-        loss, slope, _, clipped = plain(*arguments)
-        return loss, slope, torch.tensor(float("nan")), clipped
+        loss, _, clipped, slope = plain(*arguments)
+        return loss, torch.tensor(float("nan")), clipped, slope
 
-    monkeypatch.setattr(ppo_module, "policy_loss", poisoned)
+    monkeypatch.setattr(backprop, "policy_loss_and_slope", poisoned)
     folder = started(tmp_path, Noisy, target_kl=0.1)
     assert [text for text in events(folder, "alarm") if "kl blow-up" in text]
     for row in Run(folder).metrics():
@@ -437,7 +437,12 @@ def test_a_budget_in_episodes_ends_with_the_epoch_that_completes_them(tmp_path) 
 
 
 @pytest.mark.parametrize(
-    ("task", "expected"), [("FrozenLake-v1", (256, 1e-3, 0.02)), ("MountainCarContinuous-v0:bare", (64, 3e-4, 0.0))]
+    ("task", "expected"),
+    [
+        ("FrozenLake-v1", (256, 1e-3, 0.05)),
+        ("CartPole-v1:bare", (256, 1e-3, 0.02)),
+        ("MountainCarContinuous-v0:bare", (256, 1e-3, 0.0)),
+    ],
 )
 def test_defaults_follow_the_kind_of_actions(task: str, expected: tuple[float, ...], tmp_path: Path) -> None:
     """What "auto" stands for is written down as numbers, and a flag given by hand wins."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks.harness.figures import Results, cells, number, target_of, value_of
+from benchmarks.study import tables as study
 
 NONE = "not measured"
 
@@ -64,7 +65,7 @@ def credit_study(results: Results) -> str:
             continue
         arm, against = found[1], found[2]
         seeds = [part for part in parts if part["name"].startswith(f"{arm} seed ")]
-        base = [part for part in parts if part["name"] == against]
+        base = [part for part in parts if part["name"] == against or part["name"].startswith(f"{against} seed ")]
         own = rows[name.replace("the reference prices", "the own prices")]
         prices = "reference" if seeds and all(part["reference"] for part in [*seeds, *base]) else "own"
         differences = [NONE if one.value is None else value_of(one, 2, sign=True) for one in (row, own)]
@@ -219,5 +220,5 @@ def _mean_of(values: list[float], wanted: int) -> float | None:
 
 TABLES: tuple[Callable[..., Any], ...] = (
     learned_without_options, credit_study, credit_bias, orders_kept, routed_days, routing_times, net_gains, around,
-    percent, spread, listed,
+    percent, spread, listed, *study.TABLES,
 )  # fmt: skip

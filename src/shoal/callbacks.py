@@ -9,17 +9,21 @@ import json
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
 from gymnasium.vector import VectorEnv
+from torch import Tensor
 
 from shoal.config import TrainConfig
 from shoal.core.errors import EnvFault
 from shoal.learn.learner import Learner
-from shoal.learn.ppo import Batch
+from shoal.learn.losses import Batch, checked
+from shoal.learn.networks import PolicyAndValue
 from shoal.learn.rollout import Rollout
+from shoal.runs.best import Best
 from shoal.stopping import Stop
 from shoal.vector.foreign import load_class
 
@@ -36,6 +40,8 @@ class Training:
         """The row of the epoch that has just ended; what is added under a new name is recorded and shown."""
         self.progress: float = 0.0
         """From 0 to 1: what the schedules of this update go by. `on_batch` may set another value."""
+        self.best: Best | None = None
+        """The best epoch by `--evaluate-every` so far; its checkpoint is kept."""
         self.say = say
         """Say something to the person who watches; it is kept in events.jsonl."""
         self._asked: str | None = None
@@ -92,6 +98,10 @@ class Callback:
     def on_batch(self, training: Training, batch: Batch) -> None:
         """Advantages are estimated; the update comes next."""
 
+    def loss(self, training: Training, network: PolicyAndValue, minibatch: Batch) -> Tensor | None:
+        """A term to add to PPO's loss in every gradient step of the policy: one number, with a graph."""
+        return None
+
     def on_epoch(self, training: Training) -> None:
         """The epoch is over and `training.metrics` is about to be recorded."""
 
@@ -124,7 +134,9 @@ class Callbacks(Callback):
         self.console_rows = [row for one in self.each for row in one.console_rows]
 
     def on_start(self, training: Training) -> None:
-        """Of each."""
+        """Of each; their terms of the loss become PPO's."""
+        own = [one for one in self.each if type(one).loss is not Callback.loss]
+        training.learner.ppo.terms = [(type(one).__name__, partial(self._loss_of, one, training)) for one in own]
         for one in self.each:
             with _named(one, "on_start", training.epoch):
                 one.on_start(training)
@@ -154,6 +166,11 @@ class Callbacks(Callback):
         for one in self.each:
             with _named(one, "on_end", training.epoch):
                 one.on_end(training)
+
+    @staticmethod
+    def _loss_of(one: Callback, training: Training, network: PolicyAndValue, minibatch: Batch) -> Tensor | None:
+        with _named(one, "loss", training.epoch):
+            return checked(one.loss(training, network, minibatch))
 
     def states(self) -> list[tuple[str, dict[str, Any]]]:
         """What they must remember, by class, in order; those with nothing to remember are left out."""

@@ -17,7 +17,7 @@ from shoal.cage2.workflows.conduct import Conduct, play
 from shoal.cage2.workflows.policy import Exam, load_policy, new_agent, order_config, ordered_env, save_policy
 from shoal.cage2.workflows.train import OrderResult, load_result, train_order, train_universal
 from shoal.cli import main
-from shoal.learn.ppo import Batch
+from shoal.learn.losses import Batch
 from shoal.runs import jsonl
 from shoal.runs.folder import Run
 

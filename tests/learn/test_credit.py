@@ -18,7 +18,7 @@ from shoal.core.protocols import Credit, TrainingEnv
 from shoal.learn.credit import AllActions, advantages_of, credited, surrogate
 from shoal.learn.distributions import FORBIDDEN, Categorical, action_kind
 from shoal.learn.learner import Learner
-from shoal.learn.ppo import policy_loss
+from shoal.learn.losses import policy_loss
 from shoal.runs import checkpoint
 from shoal.runs.folder import Run
 
@@ -46,23 +46,26 @@ def test_the_loss_by_hand() -> None:
     values = torch.tensor([[2.0, 0.0]])
     advantages = advantages_of(values, old)
     assert advantages.tolist() == [[1.0, -1.0]]
-    found = surrogate(logits((0.75, 0.25)), AllActions(old, advantages), 0.2)
-    assert float(found.loss) == pytest.approx(-(0.5 * min(1.5, 1.2) + 0.5 * min(-0.5, -0.8)))
-    assert found.slope.tolist() == [[0.0, 0.0]]  # both beyond the clip range, in the direction of their advantage
-    assert float(found.clipped) == pytest.approx(1.0)
-    assert float(found.kl) == pytest.approx(0.5 * math.log(0.5 / 0.75) + 0.5 * math.log(0.5 / 0.25))
+    params = logits((0.75, 0.25)).requires_grad_()
+    loss, _, kl, clipped = surrogate(params, AllActions(old, advantages), 0.2)
+    assert loss.item() == pytest.approx(-(0.5 * min(1.5, 1.2) + 0.5 * min(-0.5, -0.8)))
+    loss.backward()
+    assert params.grad.tolist() == [[0.0, 0.0]]  # both beyond the clip range, in the direction of their advantage
+    assert float(clipped) == pytest.approx(1.0)
+    assert float(kl) == pytest.approx(0.5 * math.log(0.5 / 0.75) + 0.5 * math.log(0.5 / 0.25))
 
 
 @pytest.mark.parametrize("entropy_coef", [0.0, 0.1])
-def test_the_slope_is_that_of_autograd(entropy_coef: float) -> None:
-    """By hand and by autograd the gradient at the parameters is the same, with clipping, masks and entropy."""
+def test_its_gradient_is_finite_and_what_is_forbidden_has_none(entropy_coef: float) -> None:
+    """With clipping, masks and entropy."""
     params, known = random_case()
     leaf = params.clone().requires_grad_()
-    found = surrogate(leaf, known, 0.2, entropy_coef)
-    (found.loss - entropy_coef * found.entropy).backward()
-    assert 0.05 < float(found.clipped) < 0.95
-    assert torch.allclose(surrogate(params, known, 0.2, entropy_coef).slope, leaf.grad, atol=1e-7)
+    loss, entropy, _, clipped = surrogate(leaf, known, 0.2)
+    (loss - entropy_coef * entropy).backward()
+    assert 0.05 < float(clipped) < 0.95
     assert torch.isfinite(leaf.grad).all()
+    assert (leaf.grad[params == FORBIDDEN] == 0).all()
+    assert (leaf.grad != 0).any()
 
 
 def test_it_is_the_mean_of_the_usual_loss_over_sampled_actions() -> None:
@@ -74,9 +77,9 @@ def test_it_is_the_mean_of_the_usual_loss_over_sampled_actions() -> None:
             taken = torch.tensor([action])
             log_prob = kind.log_prob(params[row : row + 1], taken)
             assert float(log_prob) == pytest.approx(float(new[row, action]))
-            loss, _, _, _ = policy_loss(log_prob, known.log_probs[row, taken], known.advantages[row, taken], 0.2)
+            loss, _, _ = policy_loss(log_prob, known.log_probs[row, taken], known.advantages[row, taken], 0.2)
             total += float(known.log_probs[row, action].exp() * loss) / len(params)
-    assert float(surrogate(params, known, 0.2).loss) == pytest.approx(total, rel=1e-5)
+    assert float(surrogate(params, known, 0.2)[0]) == pytest.approx(total, rel=1e-5)
 
 
 def test_advantages_have_mean_zero_under_the_policy_and_ignore_what_it_cannot_do() -> None:

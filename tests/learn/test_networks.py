@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -13,6 +14,7 @@ from torch.nn.utils import prune
 from shoal.learn import backprop
 from shoal.learn.distributions import action_kind
 from shoal.learn.lean import acting_policy
+from shoal.learn.losses import Batch, Recipe, policy_loss
 from shoal.learn.networks import ActorCritic, Trunk, tanh_
 
 
@@ -101,6 +103,13 @@ def by_its_modules(network: ActorCritic, features: torch.Tensor) -> torch.Tensor
     return network.policy_head(network.trunk(features))
 
 
+def transitions(features: torch.Tensor) -> Batch:
+    """Half of the actions taken were the first one; the old policy was uniform."""
+    rows, nothing = len(features), torch.zeros(len(features))
+    advantages = torch.linspace(-1, 1, rows)
+    return Batch(features, None, torch.arange(rows) % 2, nothing - math.log(2), advantages, nothing, nothing)
+
+
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_a_changed_network_acts_and_learns_as_changed(change: Callable[[ActorCritic], None]) -> None:
     """Acting, valuing and updating all ask the modules that are there, and train them."""
@@ -114,13 +123,16 @@ def test_a_changed_network_acts_and_learns_as_changed(change: Callable[[ActorCri
     with torch.no_grad():
         torch.testing.assert_close(network.policy(features), wanted)
         torch.testing.assert_close(acting_policy(network)(features), wanted)
-    run = backprop.begin(network, features)
-    torch.testing.assert_close(run.policy(), wanted.detach())
-    run.policy_slope(torch.ones_like(wanted))
-    run.finish()
+    kind, batch = action_kind(spaces.Discrete(2)), transitions(features)
+    loss, _ = backprop.loss_of(network)(network, kind, batch, Recipe(0.2, value=False))
+    loss.backward()
     found = {name: p.grad for name, p in network.named_parameters() if p.grad is not None}
     network.zero_grad(set_to_none=True)
-    wanted.backward(torch.ones_like(wanted))
+    wanted = by_its_modules(network, features)  # what is normalised or pruned has new weights in each pass
+    expected = policy_loss(kind.log_prob(wanted, batch.actions), batch.log_probs, batch.advantages, 0.2)[0]
+    torch.testing.assert_close(loss.detach(), expected.detach())
+    expected.backward()
+    assert found
     for name, parameter in network.named_parameters():
         if parameter.grad is not None:
             torch.testing.assert_close(found[name], parameter.grad)
@@ -137,9 +149,9 @@ def test_a_hook_on_gradients_is_called(kind: str) -> None:
         network.trunk[1].register_full_backward_hook(lambda module, given, slopes: called.append(1))
     else:
         network.trunk[0].weight.register_hook(lambda slope: called.append(1))
-    run = backprop.begin(network, torch.randn(40, 3))
-    run.policy_slope(torch.ones_like(run.policy()))
-    run.finish()
+    batch = transitions(torch.randn(40, 3))
+    loss, _ = backprop.loss_of(network)(network, action_kind(spaces.Discrete(2)), batch, Recipe(0.2, value=False))
+    loss.backward()
     assert called
 
 

@@ -21,11 +21,11 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from benchmarks.harness.stored import settings_hash
 from shoal.config import PPOConfig, TrainConfig, from_dict, to_dict
 from shoal.evaluation import evaluate
-from shoal.learn import backprop, sizing
+from shoal.learn import sizing
 from shoal.learn.distributions import action_kind
 from shoal.learn.encoders import Features
 from shoal.learn.learner import Learner
-from shoal.learn.pictures import Picture, SeeingActorCritic, chosen_encoder, pictures
+from shoal.learn.pictures import Picture, SeeingActorCritic, chosen_encoder, pictures, seen_once
 from shoal.learn.policy import Agent
 from shoal.runs import checkpoint
 from shoal.tasks.networks import load_policy
@@ -135,12 +135,10 @@ def test_gradients_are_those_of_autograd(encoder) -> None:
     network.zero_grad()
     calls = []
     network.encoder.register_forward_hook(lambda *_: calls.append(1))
-    run = backprop.way_of(network)(network, rows)
-    torch.testing.assert_close(run.policy(), params.detach())
-    run.policy_slope(slopes[0])
-    torch.testing.assert_close(run.value(), values.detach())
-    run.value_slope(slopes[1])
-    run.finish()
+    head, features = seen_once(network, rows)
+    torch.testing.assert_close(head.policy(features), params)
+    torch.testing.assert_close(head.value(features), values)
+    torch.autograd.backward([head.policy(features), head.value(features)], list(slopes))
     assert len(calls) == 1
     for parameter, grad in zip(network.parameters(), expected, strict=True):
         torch.testing.assert_close(parameter.grad, grad, rtol=1e-4, atol=1e-5)

@@ -11,10 +11,11 @@ from gymnasium import spaces
 from torch import nn
 
 from shoal.config import PPOConfig
-from shoal.learn import ppo as module
+from shoal.learn import backprop
 from shoal.learn.distributions import action_kind
+from shoal.learn.losses import Batch
 from shoal.learn.networks import ActorCritic
-from shoal.learn.ppo import PPO, Batch, Diverged
+from shoal.learn.ppo import PPO, Diverged
 
 KINDS = {"discrete": spaces.Discrete(3), "box": spaces.Box(-1, 1, (2,)), "multi": spaces.MultiDiscrete([2, 3])}
 
@@ -166,11 +167,11 @@ def test_policy_and_value_train_apart_when_asked() -> None:
     calls: list[tuple[bool, bool]] = []
     step = ppo._step
 
-    def spy(batch, rows, policy, value):
-        frozen = ppo.network.value_trunk if policy else ppo.network.trunk
+    def spy(batch, recipe):
+        frozen = ppo.network.value_trunk if recipe.policy else ppo.network.trunk
         before = frozen[0].weight.detach().clone()
-        calls.append((policy, value))
-        result = step(batch, rows, policy, value)
+        calls.append((recipe.policy, recipe.value))
+        result = step(batch, recipe)
         assert torch.equal(frozen[0].weight, before)
         return result
 
@@ -190,13 +191,13 @@ def test_a_kl_beyond_the_target_stops_the_update() -> None:
 
 def test_a_kl_that_is_not_a_number_stops_the_update(monkeypatch) -> None:
     """Written `not (kl <= limit)`, so NaN stops too, at the first minibatch and without a step (row 22)."""
-    plain = module.policy_loss
+    plain = backprop.policy_loss_and_slope
 
     def poisoned(*arguments):
-        loss, slope, _, clipped = plain(*arguments)
-        return loss, slope, torch.tensor(math.nan), clipped
+        loss, _, clipped, slope = plain(*arguments)
+        return loss, torch.tensor(math.nan), clipped, slope
 
-    monkeypatch.setattr(module, "policy_loss", poisoned)
+    monkeypatch.setattr(backprop, "policy_loss_and_slope", poisoned)
     ppo = learner(target_kl=0.1)
     before = weights(ppo)
     metrics = ppo.update(batch_for(ppo), 0.0, shuffle())

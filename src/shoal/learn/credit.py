@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,7 +18,7 @@ from shoal.core.errors import Unsupported
 from shoal.core.protocols import Credit
 from shoal.learn.distributions import ActionKind, Categorical, log_softmax
 
-MAX_LOG_RATIO = 20.0  # as in ppo.py
+MAX_LOG_RATIO = 20.0  # as in losses.py
 
 
 @dataclass
@@ -45,34 +44,17 @@ class AllActions:
         return AllActions(self.log_probs, self.advantages / spread), True
 
 
-class Surrogate(NamedTuple):
-    """The loss, how it depends on the parameters, and how far the policy has moved."""
-
-    loss: Tensor
-    slope: Tensor  # of loss - entropy_coef * entropy, at each parameter [B, A]
-    entropy: Tensor  # mean
-    kl: Tensor  # KL(old || new), exact
-    clipped: Tensor  # share of the behaviour policy's probability whose ratio left the clip range
-
-
-def surrogate(params: Tensor, known: AllActions, clip: float, entropy_coef: float = 0.0) -> Surrogate:
-    """- mean over rows of sum_a pi_old(a) min(r_a A_a, clip(r_a) A_a), for logits `params` [B, A], mask applied."""
+def surrogate(params: Tensor, known: AllActions, clip: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """- mean over rows of sum_a pi_old(a) min(r_a A_a, clip(r_a) A_a), for logits `params` [B, A], mask applied. Also
+    the mean entropy, KL(old || new), exact, and the share of the old probability whose ratio left the clip range."""
     log_p = log_softmax(params)
     log_ratio = (log_p - known.log_probs).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
     old, ratio = known.log_probs.exp(), log_ratio.exp()
     plain, clipped = ratio * known.advantages, ratio.clamp(1 - clip, 1 + clip) * known.advantages
-    rows, p = len(params), log_p.exp()
     loss = -(old * torch.minimum(plain, clipped)).sum(-1).mean()
-    entropies = -(p * log_p).sum(-1, keepdim=True)
-    pushes = (plain <= clipped) & (log_ratio.abs() < MAX_LOG_RATIO)
-    # The derivative of a ratio by its log-probability is the ratio; d log p_a / d logit_i = [i = a] - p_i.
-    by_log_prob = torch.where(pushes, old * plain, 0.0) / -rows
-    slope = by_log_prob - p * by_log_prob.sum(-1, keepdim=True)
-    if entropy_coef:
-        slope = slope + (entropy_coef / rows) * p * (log_p + entropies)
-    kl = (old * (known.log_probs - log_p).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)).sum(-1).mean()
-    share = (old * ((ratio - 1).abs() > clip)).sum(-1).mean()
-    return Surrogate(loss, slope, entropies.mean(), kl, share)
+    entropy = -(log_p.exp() * log_p).sum(-1).mean()
+    with torch.no_grad():
+        return loss, entropy, -(old * log_ratio).sum(-1).mean(), (old * ((ratio - 1).abs() > clip)).sum(-1).mean()
 
 
 def advantages_of(values: Tensor, log_probs: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ way, and the run is another one, to the bit, than in lockstep.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,9 +21,6 @@ from torch import Tensor
 from shoal.core.errors import Unsupported
 
 FORBIDDEN = -1e9  # a logit whose probability is exactly 0 in float32; -inf would make 0 * log 0 a NaN
-
-
-Slopes = Callable[[Tensor, float], Tensor]  # (slope at each log-probability [B], at every entropy) -> at params [B, P]
 
 
 class ActionKind(Protocol):
@@ -52,9 +48,6 @@ class ActionKind(Protocol):
 
     def entropy(self, params: Tensor) -> Tensor:
         """Entropy of each distribution, `[B]`."""
-
-    def differentiated(self, params: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Slopes]:
-        """Log-probabilities, entropies, and the function that takes slopes from them back to the parameters."""
 
     def to_env(self, actions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Stored actions as the environment wants them."""
@@ -85,23 +78,6 @@ class Categorical:
     def entropy(self, params: Tensor) -> Tensor:
         log_p = log_softmax(params)
         return -(log_p.exp() * log_p).sum(-1)
-
-    @torch.no_grad()
-    def differentiated(self, params: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Slopes]:
-        log_p, chosen = log_softmax(params), actions.unsqueeze(-1)
-        p = log_p.exp()
-        entropy = -(p * log_p).sum(-1)
-
-        def slopes(of_log_prob: Tensor, of_entropy: float) -> Tensor:
-            # d log p_a / d logit_i = [i = a] - p_i,   d entropy / d logit_i = -p_i (log p_i + entropy)
-            weight = of_log_prob.unsqueeze(-1).to(p.dtype)
-            if of_entropy:
-                slope = p * ((log_p + entropy.unsqueeze(-1)).mul_(-of_entropy).sub_(weight))
-            else:
-                slope = p * -weight
-            return slope.scatter_add_(-1, chosen, weight)
-
-        return log_p.gather(-1, chosen).squeeze(-1), entropy, slopes
 
     def to_env(self, actions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         actions = actions + self.start if self.start else actions
@@ -139,9 +115,6 @@ class MultiCategorical:
             log_p = log_softmax(part)
             total = total - (log_p.exp() * log_p).sum(-1)
         return total
-
-    def differentiated(self, params: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Slopes]:
-        return by_autograd(self, params, actions)
 
     def to_env(self, actions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return actions.astype(self.dtype, copy=False)
@@ -182,9 +155,6 @@ class Gaussian:
     def entropy(self, params: Tensor) -> Tensor:
         return (params.chunk(2, -1)[1] + 0.5 * math.log(2 * math.pi * math.e)).sum(-1)
 
-    def differentiated(self, params: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Slopes]:
-        return by_autograd(self, params, actions)
-
     def to_env(self, actions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         actions = actions.reshape(-1, *self.shape)
         if self.bounded:
@@ -192,21 +162,6 @@ class Gaussian:
         # Stretching may round to just above the bound, which an environment may refuse.
         inside: np.ndarray[Any, Any] = np.clip(actions, self.low, self.high).astype(self.dtype)
         return inside
-
-
-def by_autograd(kind: ActionKind, params: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Slopes]:
-    """`differentiated` for any kind, by its `log_prob` and `entropy`."""
-    with torch.enable_grad():
-        leaf = params.detach().requires_grad_()
-        log_probs, entropies = kind.log_prob(leaf, actions), kind.entropy(leaf)
-
-    def slopes(of_log_prob: Tensor, of_entropy: float) -> Tensor:
-        (slope,) = torch.autograd.grad(
-            (log_probs, entropies), leaf, (of_log_prob, torch.full_like(entropies, of_entropy))
-        )
-        return slope
-
-    return log_probs.detach(), entropies.detach(), slopes
 
 
 def log_softmax(logits: Tensor) -> Tensor:

@@ -6,21 +6,21 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from shoal.learn.networks import ActorCritic
+from shoal.learn.networks import ActorCritic, PolicyAndValue
 
 _MOST = 2**18  # multiply-adds of a layer; above it OpenBLAS would wake threads, and torch is as fast
 
 
-def acting_policy(network: nn.Module) -> Callable[[Tensor], Tensor]:
+def acting_policy(network: PolicyAndValue) -> Callable[[Tensor], Tensor]:
     """`network.policy`, or a leaner way to the same numbers (but for rounding) where the network is the built-in one
     on the CPU. Valid until a layer is replaced or moved; an update in place is seen.
 
     The way depends on the rows at hand: half a batch (`--slices double`) may act by NumPy where the whole one acts by
     torch, and the last bits then differ from lockstep.
     """
-    policy: Callable[[Tensor], Tensor] = network.policy  # type: ignore[assignment]
+    policy = network.policy
     if type(network) is not ActorCritic or not network.is_plain():
         return policy
     layers = [*network.trunk.linears, network.policy_head]

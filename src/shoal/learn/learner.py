@@ -16,19 +16,20 @@ from torch import nn
 
 from shoal.config import TrainConfig
 from shoal.core.arrays import Array
-from shoal.core.errors import NotFinite, OutOfRange
 from shoal.core.machine import Stopwatch
 from shoal.core.protocols import parts_of
 from shoal.core.seeds import SCHEME, Stream, sequence
-from shoal.core.spaces import space_from_data, space_to_data
+from shoal.core.spaces import is_numbered, space_from_data, space_to_data
 from shoal.learn.credit import credited, figures
 from shoal.learn.deploy import DeployedPolicy
 from shoal.learn.gae import gae, next_values
+from shoal.learn.losses import Batch
 from shoal.learn.noise import NoiseMeter
 from shoal.learn.normalise import RewardScale
 from shoal.learn.policy import Agent, OwnNetwork, check_device
-from shoal.learn.ppo import PPO, Batch
+from shoal.learn.ppo import PPO
 from shoal.learn.rollout import Collector, EpisodeTracker, Rollout
+from shoal.learn.said import chosen_names
 from shoal.learn.weights import load_weights, weights_of
 from shoal.vector.adapt import Stepper
 
@@ -46,12 +47,13 @@ class Learner:
         interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
         check_device(config.ppo.device)
-        ppo = config.ppo.for_actions(isinstance(env.single_action_space, spaces.Box))
+        seen, acts = env.single_observation_space, env.single_action_space
+        ppo = config.ppo.for_spaces(isinstance(acts, spaces.Box), is_numbered(seen))
         self.config, self.env, self.parts = dataclasses.replace(config, ppo=ppo), env, parts_of(env)
         seed = config.run.seed
         self.agent = Agent(
-            env.single_observation_space,
-            env.single_action_space,
+            seen,
+            acts,
             ppo,
             init_seed=_word(seed, Stream.INIT),
             network=network,
@@ -71,9 +73,10 @@ class Learner:
             segments=ppo.update_interval,
             noise=self.noise,
             device=ppo.device,
+            values=lambda: self.agent.acted_values,
             interrupted=interrupted,
         )
-        self.tracker = EpisodeTracker(env.num_envs)
+        self.tracker = EpisodeTracker(env.num_envs, names=chosen_names(config.run.log_info, self.parts.has_figures))
         self.reward_scale = RewardScale(env.num_envs, ppo.gamma) if ppo.normalise_rewards else None
         self.epoch = self.steps = self.episodes_in_epoch = 0
         self._credit: dict[str, float] = {}  # figures of this rollout's
@@ -106,14 +109,15 @@ class Learner:
             return None if self.epoch % self.config.ppo.update_interval else self._estimated(rollout)
 
     def _estimated(self, rollout: Rollout) -> Batch:
-        self._check_finite(rollout)
+        rollout.check_finite(None if self.parts.checks_finite else self.agent.features.layout)
         agent, steps, num_envs = self.agent, rollout.steps, rollout.num_envs
         self._scale_is_new = agent.moments is not None and agent.moments.count == 0
         if self._scale_is_new:
             self._learn_scale(rollout)
         flat = [tensor.flatten(0, 1) for tensor in rollout.tensors]  # per leaf [(T + 1) N, *shape]
         valid = rollout.valid.ravel()
-        features, values = agent.encode_and_value(flat, valid)
+        acted = None if rollout.values is None or self._scale_is_new else rollout.values.ravel()  # by the same scale
+        features, values = agent.encode_and_value(flat, valid, acted)
         values = values.reshape(steps + 1, num_envs)
         rewards = np.sign(rollout.rewards) if self.config.ppo.clip_rewards else rollout.rewards
         if self.reward_scale is not None:
@@ -191,6 +195,7 @@ class Learner:
             "episodes/broken": self.tracker.broken,
             "return/mean_100": sum(returns) / len(returns) if returns else None,
             "length/mean_100": sum(lengths) / len(lengths) if lengths else None,
+            **self.tracker.said.means(),
         }
 
     def _final_values(self, rollout: Rollout) -> Array:
@@ -203,21 +208,6 @@ class Learner:
             tensors = [torch.from_numpy(np.concatenate(parts)) for parts in leaves]
             final_values[times, envs] = self.agent.values(self.agent.encode(tensors))
         return final_values
-
-    def _check_finite(self, rollout: Rollout) -> None:
-        """Learn from finite numbers only. shoal's own backends check each observation; others do not."""
-        fine = np.isfinite(rollout.rewards)
-        if not fine.all():
-            row, env = (int(i) for i in np.argwhere(~fine)[0])
-            text = f"in step {row} of the rollout, the reward is no finite float32: {rollout.rewards[row, env]}"
-            raise NotFinite(text, env=env)
-        if self.parts.checks_finite:
-            return
-        try:
-            rows = [array.reshape(-1, *array.shape[2:]) for array in rollout.observations]
-            self.agent.features.layout.check_finite(rows, "in the rollout,")
-        except (NotFinite, OutOfRange) as error:
-            raise type(error)(error.message, env=error.row % rollout.num_envs) from None  # type: ignore[union-attr]
 
     # -- state ---------------------------------------------------------------------------------
 
@@ -234,6 +224,7 @@ class Learner:
     def mark(self) -> None:
         """Remember where this epoch begins: a checkpoint is always of a beginning, even one written in the middle."""
         self.marked = {"noise": self.noise.get_state().numpy().copy(), **_prefixed("tracker", self.tracker.state())}
+        self.marked_said = self.tracker.said.state()
         self.marked_epoch, self.marked_steps, self.marked_episodes = self.epoch, self.steps, self.tracker.completed
         if self.parts.resumable:
             self.parts.mark()
@@ -261,15 +252,17 @@ class Learner:
             "num_envs": self.env.num_envs,
             "skipped_in_a_row": self.ppo.skipped_in_a_row,
             "restored_in_a_row": self.ppo.restored_in_a_row,
-            "spaces": self._spaces(),
+            "spaces": self.state_of_spaces(),
             "features": self.parts.features_version,
             "network": None if own is None else [own.task, dict(own.options)],
             "elapsed_s": self.elapsed_s,
             "seed_scheme": self.seed_scheme,
+            **({"said": self.marked_said} if self.marked_said else {}),
         }
         return tensors, meta
 
-    def _spaces(self) -> list[dict[str, Any]]:
+    def state_of_spaces(self) -> list[dict[str, Any]]:
+        """Of observations and of actions, as a checkpoint has them."""
         return [space_to_data(self.env.single_observation_space), space_to_data(self.env.single_action_space)]
 
     def set_state(self, tensors: dict[str, Array], meta: dict[str, Any], *, reshard: bool = False) -> list[str]:
@@ -278,7 +271,9 @@ class Learner:
         if meta.get("not_resumable"):
             raise ValueError(str(meta["not_resumable"]))
         part = _parts(tensors)
-        if json.dumps(meta["spaces"]) != json.dumps(self._spaces()):  # as text: the order of a Dict's keys counts too
+        if json.dumps(meta["spaces"]) != json.dumps(
+            self.state_of_spaces()
+        ):  # as text: the order of a Dict's keys counts too
             saved = " and ".join(str(space_from_data(data)) for data in meta["spaces"])
             raise ValueError(
                 f"the checkpoint is of an environment with observations and actions {saved}; this one has "
@@ -312,6 +307,7 @@ class Learner:
         if self.reward_scale is not None:
             self.reward_scale.set_state(part("rewards"), goes_on)
         self.tracker.set_state(part("tracker"), goes_on)
+        self.tracker.said.set_state(meta.get("said", {}))
         if not goes_on:
             self.start()
             if not same_size:

@@ -27,7 +27,19 @@ class Network(Protocol):
         """Value estimates `[B]`."""
 
 
-class ActorCritic(nn.Module):
+class PolicyAndValue(nn.Module):
+    """A module with the two methods, whoever wrote it: a name for the type checker, that nobody need inherit from."""
+
+    def policy(self, features: Tensor) -> Tensor:
+        """Parameters `[B, P]` of the action distribution."""
+        raise NotImplementedError
+
+    def value(self, features: Tensor) -> Tensor:
+        """Value estimates `[B]`."""
+        raise NotImplementedError
+
+
+class ActorCritic(PolicyAndValue):
     """Multilayer perceptrons for policy and value, with or without a shared trunk.
 
     Orthogonal initialisation with gain sqrt 2, 0.01 for the policy's last layer, so that the first policy is nearly

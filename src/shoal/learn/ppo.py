@@ -1,76 +1,33 @@
-"""Proximal policy optimisation (Schulman et al. 2017): losses as pure functions, and the update that uses them."""
+"""Proximal policy optimisation (Schulman et al. 2017): the update. Its loss is in `losses.py`."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from shoal.config import PPOConfig, ScheduleName, chosen
 from shoal.core.arrays import Array
-from shoal.learn.backprop import way_of
-from shoal.learn.credit import AllActions, Surrogate, surrogate
+from shoal.learn.backprop import loss_of
 from shoal.learn.distributions import ActionKind
+from shoal.learn.losses import Batch, Recipe
+from shoal.learn.networks import PolicyAndValue
 from shoal.learn.noise import NoiseMeter
 
-MAX_LOG_RATIO = 20.0  # exp(20) is finite in float32 and far outside any clip range
 MAX_SKIPPED_IN_A_ROW = 10
+
+
+LossTerm = Callable[[PolicyAndValue, Batch], Tensor | None]  # (network, minibatch) -> a number with a graph
 
 
 class Diverged(RuntimeError):
     """Gradients stayed non-finite: training cannot go on from here."""
-
-
-@dataclass
-class Batch:
-    """What an update learns from: B valid transitions on the learner's device."""
-
-    features: Tensor  # float32[B, F]
-    masks: Tensor | None  # bool[B, n]
-    actions: Tensor  # [B] or [B, k]
-    log_probs: Tensor  # float32[B], of the behaviour policy, mask and exploration included
-    advantages: Tensor  # float32[B]
-    targets: Tensor  # float32[B], value targets
-    values: Tensor  # float32[B], value estimates when the data was collected
-    every: AllActions | None = None  # where the environment gave credit: the policy learns from this alone
-    environments: Tensor | None = None  # int64[B], on the CPU: whose each row is
-
-    def __len__(self) -> int:
-        return len(self.features)
-
-
-def policy_loss(
-    log_probs: Tensor, old: Tensor, advantages: Tensor, clip: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Clipped surrogate loss and its slope at each log-probability; also the estimate of KL(old || new) (Schulman
-    2020, k3) and the share clipped."""
-    log_ratio = (log_probs - old).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
-    ratio = log_ratio.exp()
-    plain, clipped = ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages
-    loss = -torch.minimum(plain, clipped).mean()
-    pushes = (plain <= clipped) & (log_ratio.abs() < MAX_LOG_RATIO)  # where clipped, no gradient
-    slope = torch.where(pushes, plain, 0.0) / -len(plain)  # the derivative of a ratio by its logarithm is the ratio
-    kl = (ratio - 1 - log_ratio).mean()
-    share = ((ratio - 1).abs() > clip).float().mean()
-    return loss, slope, kl, share
-
-
-def value_loss(values: Tensor, targets: Tensor, old: Tensor, clip: float | None) -> tuple[Tensor, Tensor]:
-    """Half the mean squared error and its slope; with `clip`, of the worse of the plain and the clipped estimate."""
-    slope = error = values - targets
-    if clip is not None:
-        moved = values - old
-        near = old + moved.clamp(-clip, clip) - targets
-        worse = error.abs() < near.abs()
-        slope = torch.where(worse, near * (moved.abs() < clip), error)
-        error = torch.where(worse, near, error)
-    return 0.5 * error.square().mean(), slope / len(values)
 
 
 def schedule(name: ScheduleName, start: float, end: float, progress: float) -> float:
@@ -101,9 +58,10 @@ class PPO:
     """A network, its optimiser (which lives as long as the run) and the update."""
 
     def __init__(
-        self, network: nn.Module, kind: ActionKind, config: PPOConfig, meter: NoiseMeter | None = None
+        self, network: PolicyAndValue, kind: ActionKind, config: PPOConfig, meter: NoiseMeter | None = None
     ) -> None:
         self.network, self.kind, self.config, self.meter = network, kind, config, meter
+        self.terms: list[tuple[str, LossTerm]] = []  # added to the loss wherever the policy learns; names for figures
         self.parameters = [p for p in network.parameters() if p.requires_grad]
         self.optimiser = torch.optim.Adam(
             self.parameters, lr=chosen(config.learning_rate), eps=1e-5, fused=config.device in ("cpu", "cuda")
@@ -130,7 +88,7 @@ class PPO:
         self.counts: dict[str, int] = {}
         self.skipped = self.stopped = 0
         before = [p.detach().clone() for p in self.parameters], self.state()
-        self._begin = way_of(self.network)
+        self._loss_of = loss_of(self.network)
         noise = self._noise(batch)
         self.network.train()
         try:
@@ -175,50 +133,41 @@ class PPO:
 
     def _policy_gradient(self, batch: Batch, rows: Tensor) -> Tensor:
         """Of the policy's loss alone, on these rows; nothing is left behind."""
-        rows = rows.to(batch.features.device)
-        run = self._begin(self.network, batch.features.index_select(0, rows))
+        recipe = Recipe(self.clip, None, self.entropy_coef, value=False)
         self.optimiser.zero_grad(set_to_none=True)
-        params = run.policy() if batch.masks is None else self.kind.mask(run.policy(), batch.masks[rows])
-        run.policy_slope(self._policy_loss(params, batch, rows).slope)
-        run.finish()
+        loss, _ = self._loss_of(self.network, self.kind, batch.pick(rows.to(batch.features.device)), recipe)
+        loss.backward()
         parts = [(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in self.parameters]
         self.optimiser.zero_grad(set_to_none=True)
         return torch.cat(parts)
 
     def _passes(self, batch: Batch, epochs: int, shuffle: torch.Generator, *, policy: bool, value: bool) -> None:
+        weight = self.config.value_coef if policy else 1.0
+        recipe = Recipe(self.clip, self.config.value_clip, self.entropy_coef, weight, policy, value)
         for _ in range(epochs):
             for rows in minibatches(len(batch), chosen(self.config.minibatch_size), shuffle):
-                if not self._step(batch, rows.to(batch.features.device), policy, value):
+                if not self._step(batch.pick(rows.to(batch.features.device)), recipe):
                     self.stopped += 1
                     return
 
-    def _step(self, batch: Batch, rows: Tensor, policy: bool, value: bool) -> bool:
+    def _step(self, batch: Batch, recipe: Recipe) -> bool:
         """One gradient step on one minibatch; False when the KL limit says stop."""
-        config, pick = self.config, partial(torch.index_select, dim=0, index=rows)
-        run = self._begin(self.network, pick(batch.features))
+        config = self.config
         self.optimiser.zero_grad(set_to_none=True)
-        loss = torch.zeros((), device=rows.device)
-        if policy:
-            params = run.policy() if batch.masks is None else self.kind.mask(run.policy(), pick(batch.masks))
-            told, slope, entropy, kl, clipped = self._policy_loss(params, batch, rows)
-            if config.target_kl is not None and not (float(kl) <= config.target_kl):  # NaN stops too
-                self._note({"policy/kl": kl})
-                return False
-            loss = loss + told
-            if self.entropy_coef > 0:  # else an entropy that is no number (logits of -inf) is none of its business
-                loss = loss - self.entropy_coef * entropy
-            run.policy_slope(slope)
-            self._note({"loss/policy": told, "policy/kl": kl, "policy/clip_share": clipped, "policy/entropy": entropy})
-        if value:
-            error, slope = value_loss(run.value(), pick(batch.targets), pick(batch.values), config.value_clip)
-            weight = config.value_coef if policy else 1.0
-            loss = loss + weight * error
-            run.value_slope(weight * slope)
-            self._note({"loss/value": error})
-        run.finish()
+        loss, told = self._loss_of(self.network, self.kind, batch, recipe)
+        kl = told.get("policy/kl")
+        if kl is not None and config.target_kl is not None and not (float(kl) <= config.target_kl):  # NaN stops too
+            self._note({"policy/kl": kl})
+            return False
+        for name, term in self.terms if recipe.policy else ():
+            if (more := term(self.network, batch)) is not None:
+                loss = loss + more
+                told[f"loss/{name}"] = more.detach() + told.get(f"loss/{name}", 0.0)
+        self._note(told)
+        loss.backward()
         grads = [p.grad for p in self.parameters if p.grad is not None]
         norm = torch.linalg.vector_norm(torch.cat([grad.flatten() for grad in grads]))
-        size = float(norm + 0 * loss)  # a clamp can hide a NaN loss from the gradient
+        size = float(norm + 0 * loss.detach())  # a clamp can hide a NaN loss from the gradient
         if not math.isfinite(size):
             self.skipped += 1
             self.skipped_in_a_row += 1
@@ -234,14 +183,6 @@ class PPO:
             torch._foreach_mul_(grads, config.max_grad_norm / (norm + 1e-6))
         self.optimiser.step()
         return True
-
-    def _policy_loss(self, params: Tensor, batch: Batch, rows: Tensor) -> Surrogate:
-        """Of the actions taken, or of all where the environment says what each was worth."""
-        if batch.every is not None:
-            return surrogate(params, batch.every.pick(rows), self.clip, self.entropy_coef)
-        log_probs, entropies, slopes = self.kind.differentiated(params, batch.actions[rows])
-        loss, slope, kl, clipped = policy_loss(log_probs, batch.log_probs[rows], batch.advantages[rows], self.clip)
-        return Surrogate(loss, slopes(slope, -self.entropy_coef / len(rows)), entropies.mean(), kl, clipped)
 
     def _note(self, values: dict[str, Tensor]) -> None:
         """Add up diagnostics on the device; they are read once per update."""

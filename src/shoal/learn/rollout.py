@@ -10,12 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shoal.core.arrays import Array
+from shoal.core.arrays import Array, Layout
+from shoal.core.errors import NotFinite, OutOfRange
 from shoal.core.machine import Stopwatch
 from shoal.core.protocols import parts_of
 from shoal.learn.distributions import ActionKind
 from shoal.learn.encoders import Features, check_masks
+from shoal.learn.said import Said
 from shoal.vector.adapt import Outcome, Stepper
+from shoal.vector.infos import Numbers
 
 Act = Callable[[list[Tensor], Tensor], tuple[Tensor, Tensor]]  # (observation leaves, noise) -> (params, actions)
 
@@ -40,13 +43,30 @@ class Rollout:
         self.truncated = np.zeros((steps, self.num_envs), np.bool_)
         self.valid = np.ones((steps, self.num_envs), np.bool_)
         self.broken = np.zeros((steps, self.num_envs), np.bool_)
+        self.values: Array | None = None  # float32[T, N] of a policy that gives them as it acts
         self.finals: list[tuple[int, Array, list[Array]]] = []  # (t, environments, final observations per leaf)
+        self.said: list[tuple[int, Array, Numbers]] = []  # (t, environments whose episodes ended, what they said last)
         self.tensors = [torch.from_numpy(array) for array in self.observations]
 
     @property
     def ended(self) -> Array:
         """bool[T, N]: this transition was the last of its episode."""
         return self.terminated | self.truncated
+
+    def check_finite(self, layout: Layout | None) -> None:
+        """Learn from finite numbers only. shoal's own backends check each observation; of others' this does, with their
+        `layout`."""
+        fine = np.isfinite(self.rewards)
+        if not fine.all():
+            row, env = (int(i) for i in np.argwhere(~fine)[0])
+            text = f"in step {row} of the rollout, the reward is no finite float32: {self.rewards[row, env]}"
+            raise NotFinite(text, env=env)
+        if layout is None:
+            return
+        try:
+            layout.check_finite([array.reshape(-1, *array.shape[2:]) for array in self.observations], "in the rollout,")
+        except (NotFinite, OutOfRange) as error:
+            raise type(error)(error.message, env=error.row % self.num_envs) from None  # type: ignore[union-attr]
 
     @staticmethod
     def bytes_needed(steps: int, num_envs: int, features: Features, kind: ActionKind) -> int:
@@ -74,10 +94,12 @@ class Collector:
         segments: int,
         noise: torch.Generator,
         device: str = "cpu",
+        values: Callable[[], Tensor | None] = lambda: None,
         interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
         self.stepper, self.features, self.kind, self.act = stepper, features, kind, act
         self.segment_steps, self.noise_generator, self.device, self.interrupted = steps, noise, device, interrupted
+        self.values = values  # of the observations acted upon last
         env = stepper.env
         space = env.single_action_space
         shape = (kind.num_noise,) if kind.num_masks == 0 else tuple(space.shape or ())
@@ -102,6 +124,8 @@ class Collector:
         first = segment * self.segment_steps
         if segment == 0:
             rollout.finals.clear()
+            rollout.values = None
+            rollout.said.clear()
             rollout.valid[:] = True
             rollout.broken[:] = False
             self._episode_row[:] = 0
@@ -153,6 +177,10 @@ class Collector:
             masks = rollout.observations[self.features.mask_leaf][t, rows]
             check_masks(masks, self.kind.choices, first=rows.start, final=self.stepper.over[rows])
         params, actions = self.act([tensor[t, rows] for tensor in rollout.tensors], noise)
+        if (values := self.values()) is not None:
+            if rollout.values is None:
+                rollout.values = np.zeros((rollout.steps, rollout.num_envs), np.float32)
+            rollout.values[t, rows] = values.cpu().numpy()
         rollout.params[t, rows] = params
         rollout.actions[t, rows] = actions
         return self.kind.to_env(rollout.actions[t, rows].numpy())
@@ -167,6 +195,9 @@ class Collector:
         if outcome.final is not None:
             local, leaves = outcome.final
             rollout.finals.append((t, local + rows.start, leaves))
+        if outcome.last is not None:
+            local, numbers = outcome.last
+            rollout.said.append((t, local + rows.start, numbers))
         if outcome.broken is not None:
             for env in np.flatnonzero(outcome.broken) + rows.start:
                 rollout.valid[self._episode_row[env] : t + 1, env] = False
@@ -187,7 +218,8 @@ class EpisodeTracker:
     some, the last 100 are not what the policy does. `even_mean` takes the same number from each.
     """
 
-    def __init__(self, num_envs: int, window: int = 100) -> None:
+    def __init__(self, num_envs: int, window: int = 100, names: tuple[str, ...] | None = ()) -> None:
+        self.said = Said(names, window)
         self.returns = np.zeros(num_envs, np.float64)  # of the unfinished episodes
         self.lengths = np.zeros(num_envs, np.int64)
         self.recent_returns: deque[float] = deque(maxlen=window)
@@ -211,7 +243,8 @@ class EpisodeTracker:
         counts = np.cumsum(lived, 0)
         sum_before, count_before = np.zeros_like(self.returns), np.zeros_like(self.lengths)
         ended = 0
-        for t, env in np.argwhere(rollout.ended[first:last]):
+        said = {(t - first, env): (rows, numbers) for t, rows, numbers in rollout.said for env in rows.tolist()}
+        for t, env in np.argwhere(rollout.ended[first:last]).tolist():
             total = self.returns[env] + sums[t, env] - sum_before[env]
             length = self.lengths[env] + counts[t, env] - count_before[env]
             sum_before[env], count_before[env] = sums[t, env], counts[t, env]
@@ -224,6 +257,10 @@ class EpisodeTracker:
             self.last_returns[env, self.ended[env] % self.last_returns.shape[1]] = total
             self.ended[env] += 1
             ended += 1
+            if (t, env) in said:
+                rows, numbers = said[t, env]
+                at = int(np.searchsorted(rows, env))
+                self.said.add({name: values[at] for name, (there, values) in numbers.items() if there[at]})
         self.returns += sums[-1] - sum_before
         self.lengths += counts[-1] - count_before
         self.completed += ended

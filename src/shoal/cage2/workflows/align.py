@@ -15,8 +15,8 @@ from shoal.cage2.workflows.policy import REWARD_SCALE, Exam
 from shoal.callbacks import Callback, Training
 from shoal.core.arrays import Array
 from shoal.learn.learner import Learner
+from shoal.learn.losses import Batch
 from shoal.learn.policy import Agent
-from shoal.learn.ppo import Batch
 from shoal.learn.rollout import Rollout
 from shoal.runs import jsonl
 
@@ -98,7 +98,7 @@ class TrustRegion:
 
     @torch.no_grad()
     def _log_probs(self) -> torch.Tensor:
-        params = self.agent.network.policy(self.batch.features)  # type: ignore[operator]
+        params = self.agent.network.policy(self.batch.features)
         if self.batch.masks is not None:
             params = self.agent.kind.mask(params, self.batch.masks)
         return torch.log_softmax(params, -1)
