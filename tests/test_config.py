@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from shoal.config import PPOConfig, RunConfig, TrainConfig, VectorConfig, from_dict, group_of, to_dict
 
-WHOLE_FROM_1 = ["frame_skip", "frame_stack", "env_threads", "restart_window", "rollout_steps", "update_interval", "update_epochs", "minibatch_size",
-                "save_interval", "keep", "log_interval"]  # fmt: skip
+WHOLE_FROM_1 = [
+    "frame_skip", "frame_stack", "env_threads", "restart_window", "rollout_steps", "update_interval", "update_epochs",
+    "minibatch_size", "save_interval", "keep", "log_interval",
+]  # fmt: skip
 OPTIONAL_WHOLE = [
     "workers",
     "policy_epochs",

@@ -218,7 +218,7 @@ class Learner:
             rows = [array.reshape(-1, *array.shape[2:]) for array in rollout.observations]
             self.agent.features.layout.check_finite(rows, "in the rollout,")
         except (NotFinite, OutOfRange) as error:
-            raise type(error)(error.message, env=error.row % rollout.num_envs) from None  # type: ignore[union-attr]
+            raise type(error)(error.message, env=error.row % rollout.num_envs) from None
 
     # -- state ---------------------------------------------------------------------------------
 
