@@ -54,7 +54,6 @@ def test_no_environment_is_asked_for_an_attribute_by_its_name() -> None:
             if node.func.id in ("hasattr", "getattr") and environments.search(ast.unparse(node.args[0])):
                 found.append((str(path.relative_to(SRC)), ast.unparse(node)))
     assert [one for one in found if one[0] not in ASKED_BY_NAME and "'__name__'" not in one[1]] == []
-    assert 'make_vector"' not in "".join(path.read_text() for path in SRC.rglob("*.py"))
 
 
 def test_few_errors_of_types_are_silenced() -> None:
