@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from shoal.config import PPOConfig, RunConfig, TrainConfig, VectorConfig, from_dict, group_of, to_dict
 
-WHOLE_FROM_1 = [
-    "frame_skip", "frame_stack", "env_threads", "restart_window", "rollout_steps", "update_interval", "update_epochs",
-    "minibatch_size", "save_interval", "keep", "log_interval",
-]  # fmt: skip
+WHOLE_FROM_1 = ["frame_skip", "frame_stack", "env_threads", "restart_window", "rollout_steps", "update_interval",
+                "update_epochs", "minibatch_size",
+                "save_interval", "keep", "log_interval", "evaluate_episodes"]  # fmt: skip
 OPTIONAL_WHOLE = [
     "workers",
     "policy_epochs",
@@ -25,6 +24,8 @@ OPTIONAL_WHOLE = [
     "epochs",
     "episodes",
     "min_envs",
+    "evaluate_every",
+    "evaluate_patience",
     "resize",
 ]
 POSITIVE = ["step_timeout", "build_timeout", "learning_rate", "clip", "max_grad_norm", "initial_std"]
@@ -36,7 +37,7 @@ CHOICES = ["backend", "slices", "start_method", "on_fault", "lr_schedule", "clip
 SWITCHES = ["auto_scale", "normalise_advantages", "normalise_observations", "normalise_rewards", "grey", "clip_rewards",
             "noise_meter"]  # fmt: skip
 TEXTS = ["task", "env_kwargs", "runs_dir", "track", "given"]
-TEXTS += ["wandb_project", "wandb_entity", "wandb_group", "wandb_tags"]
+TEXTS += ["log_info", "init_from", "init_checkpoint", "wandb_project", "wandb_entity", "wandb_group", "wandb_tags"]
 LISTS_OF_TEXTS = ["imports", "wrappers", "leave_out"]
 HUGE = 10**400
 NOT_NUMBERS = [math.nan, math.inf, -math.inf, "1", True, [1], HUGE]
@@ -51,7 +52,7 @@ BAD = [
     *((name, value) for name in OPTIONAL_POSITIVE for value in (0, -1.0, *NOT_NUMBERS)),
     *((name, value) for name in NOT_NEGATIVE for value in (-1e-9, None, *NOT_NUMBERS)),
     *((name, value) for name in SHARES for value in (-0.01, 1.01, None, *NOT_NUMBERS)),
-    *(("target_return", value) for value in NOT_NUMBERS),
+    *((name, value) for name in ("target_return", "evaluate_target") for value in NOT_NUMBERS),
     *(("callbacks", value) for value in ("module:Class", (1,), None)),
     *((name, value) for name in CHOICES for value in ("nonsense", "", 1, True, ["cpu"])),
     *((name, value) for name in SWITCHES for value in (0, 1, "yes", None)),

@@ -9,7 +9,8 @@ from pathlib import Path
 SRC = Path(__file__).parents[1] / "src" / "shoal"
 LIBRARY = (
     "core", "compiled", "vector", "learn", "runs", "search", "environments", "tasks", "cli", "testing", "training.py",
-    "evaluation.py", "evaluation_command.py", "held_out.py", "journal.py", "stopping.py", "report.py", "config.py",
+    "evaluation.py", "held_out_curve.py", "origin.py",
+           "evaluation_command.py", "held_out.py", "journal.py", "stopping.py", "report.py", "config.py",
     "callbacks.py", "comparison", "doctor.py", "playing.py", "recording.py", "saved_run.py", "signals.py",
     "starting.py", "__init__.py",
     "__main__.py",

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks.harness.figures import Results, cells, number, target_of, value_of
+from benchmarks.study import tables as study
 
 NONE = "not measured"
 
@@ -216,5 +217,5 @@ def _mean_of(values: list[float], wanted: int) -> float | None:
 
 TABLES: tuple[Callable[..., Any], ...] = (
     learned_without_options, credit_study, credit_bias, orders_kept, routed_days, routing_times, net_gains, around,
-    percent, spread, listed,
+    percent, spread, listed, *study.TABLES,
 )  # fmt: skip

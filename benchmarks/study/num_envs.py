@@ -4,7 +4,9 @@ Each part (arms.py) is a comparison in the work folder, trained seed by seed; it
 is over is stored with every seed's figures and learning curve. Trainings take one thread each. The machine may be
 shared: seconds are CPU-seconds of the training, which other work hardly changes.
 
-    python -m benchmarks.study.num_envs [--parts NAME ...] [--work DIR] [--store]
+    python -m benchmarks.study.num_envs [--parts NAME ...] [--work DIR] [--only-store] [--store]
+
+`python -m benchmarks.study.verdicts` says what comes of it.
 """
 
 from __future__ import annotations
@@ -16,13 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import stored
-from benchmarks.harness.rows import Row
+from benchmarks.study import verdicts
 from benchmarks.study.arms import BY_NAME, PARTS, SEED, Part
 from shoal.comparison.api import finish
 from shoal.comparison.facts import Curve, RunFacts, source_digest
 from shoal.comparison.folder import ComparisonFolder, Job
 from shoal.comparison.plan import Arm, Plan
 from shoal.config import to_dict
+from shoal.runs.disk import read_json
 from shoal.runs.folder import Run
 
 PLACE, NAME = "benchmarks.study.num_envs", "num_envs_study"
@@ -86,17 +89,26 @@ def _thinned(count: int) -> list[int]:
     return sorted({*range(0, count, step), *([count - 1] if count else [])})
 
 
-def keep(found: dict[str, dict[str, list[RunFacts]]]) -> None:
+def stamps(part: Part, work: Path) -> list[dict[str, Any]]:
+    """The code that trained a part, and when."""
+    found = []
+    for path in sorted((work / part.name / "runs").iterdir()):
+        code, status = read_json(path / "code.json"), read_json(path / "status.json")
+        stamp = {"part": part.name, "commit": code["commit"], "dirty": code["dirty"], "date": status["at"][:10]}
+        if stamp not in found:
+            found.append(stamp)
+    return [{**stamp, "machine": stored.machine()} for stamp in found]
+
+
+def keep(found: dict[str, dict[str, list[RunFacts]]], trained: list[dict[str, Any]]) -> None:
     """Store what there is, over what was stored before of the same parts."""
-    before = (stored.read(NAME) or {"parts": {}})["parts"]
+    result = stored.read(NAME) or {"parts": {}, "trained": []}
+    before = result["parts"]
+    trained = [*trained, *(one for one in result["trained"] if one["part"] not in found)]
     parts = before | {
         name: {arm: [one.to_json() for one in runs] for arm, runs in arms.items()} for name, arms in found.items()
     }
-    rows = [
-        Row(f"{name}: trainings over", float(sum(map(len, arms.values()))), "runs", note=f"of {wanted(name)}")
-        for name, arms in parts.items()
-    ]
-    stored.write(NAME, f"python -m {PLACE} --store", rows, parts=parts)
+    stored.write(NAME, f"python -m {PLACE} --store", verdicts.rows(parts), trained=trained, parts=parts)
 
 
 def wanted(name: str) -> int:
@@ -122,7 +134,7 @@ def main() -> None:
         study(parts, given.work, stored.print_line)
     found = {part.name: arms for part in parts if (arms := facts(part, given.work))}
     if store:
-        keep(found)
+        keep(found, [stamp for name in found for stamp in stamps(BY_NAME[name], given.work)])
     counts = {name: {arm: len(runs) for arm, runs in arms.items()} for name, arms in found.items()}
     stored.print_line(json.dumps(counts))
 

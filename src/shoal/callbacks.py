@@ -23,6 +23,7 @@ from shoal.learn.learner import Learner
 from shoal.learn.losses import Batch, checked
 from shoal.learn.networks import PolicyAndValue
 from shoal.learn.rollout import Rollout
+from shoal.runs.best import Best
 from shoal.stopping import Stop
 from shoal.vector.foreign import load_class
 
@@ -39,6 +40,8 @@ class Training:
         """The row of the epoch that has just ended; what is added under a new name is recorded and shown."""
         self.progress: float = 0.0
         """From 0 to 1: what the schedules of this update go by. `on_batch` may set another value."""
+        self.best: Best | None = None
+        """The best epoch by `--evaluate-every` so far; its checkpoint is kept."""
         self.say = say
         """Say something to the person who watches; it is kept in events.jsonl."""
         self._asked: str | None = None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import typing
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from shoal.core.checks import FromPython, check_number, check_types, check_whole, is_of, shown, spelled
+from shoal.core import plain
+from shoal.core.checks import FromPython, check_number, check_types, check_whole
+from shoal.core.plain import to_dict
 from shoal.core.spelling import ELSEWHERE, unaliased
 
 __all__ = ["FromPython", "PPOConfig", "RunConfig", "TrainConfig", "VectorConfig", "from_dict", "group_of", "to_dict"]
@@ -229,6 +230,18 @@ class RunConfig:
     """Epochs between lines when the output is not a terminal."""
     track: str = ""
     """Additional trackers: tensorboard, wandb, or both, separated by a comma."""
+    log_info: str = field(default="auto", metadata=LATER)
+    """Numbers of an episode's last info to record as means of the last 100 episodes: their names, separated by commas
+    (a.b for b inside of a); auto: every number, none: nothing."""
+    evaluate_every: int | None = field(default=None, metadata=LATER)
+    """Epochs between evaluations on held-out episodes while the run trains, greedily and by sampling; the best
+    checkpoint by the greedy return is kept, and is what evaluate, play and load_policy take."""
+    evaluate_episodes: int = field(default=20, metadata=LATER)
+    """--evaluate-every: episodes of each evaluation, always the same and none of those of `shoal evaluate`."""
+    evaluate_target: float | None = field(default=None, metadata=LATER)
+    """--evaluate-every: end early when the greedy held-out return reaches this, and again on fresh episodes."""
+    evaluate_patience: int | None = field(default=None, metadata=LATER)
+    """--evaluate-every: end early after so many evaluations in a row without a better one."""
     wandb_project: str = ""
     """Project at Weights & Biases; default: WANDB_PROJECT, otherwise shoal."""
     wandb_entity: str = ""
@@ -256,6 +269,17 @@ class RunConfig:
             raise ValueError(f"expected one budget, got {' and '.join('--' + name for name in given)}")
         if self.target_return is not None:
             check_number("target_return", self.target_return)
+        check_whole("evaluate_episodes", self.evaluate_episodes, 1)
+        for name in ("evaluate_every", "evaluate_patience"):
+            if getattr(self, name) is not None:
+                check_whole(name, getattr(self, name), 1)
+        if self.evaluate_target is not None:
+            check_number("evaluate_target", self.evaluate_target)
+        for name in ("evaluate_target", "evaluate_patience"):
+            if getattr(self, name) is not None and self.evaluate_every is None:
+                raise ValueError(
+                    f"--{name.replace('_', '-')} goes by held-out evaluations: add --evaluate-every EPOCHS"
+                )
 
 
 @dataclass(frozen=True)
@@ -282,6 +306,11 @@ class TrainConfig:
     """Parts of a Dict observation that the policy does not see, such as a text."""
     callbacks: tuple[str, ...] = field(default=(), metadata=LATER)
     """Your own code in the loop: --callback module:Class, once for each, called in this order."""
+    init_from: str = field(default="", metadata=LATER)
+    """Begin with the weights and the normalisation of another run: its folder, or its name under --runs-dir."""
+    init_checkpoint: str = field(default="", metadata=LATER)
+    """--init-from: last, best or the number of an epoch; default: the best by --evaluate-every, if that run has one,
+    otherwise the last."""
     given: FromPython = FromPython("")  # noqa: RUF009 (text, frozen)
     """The name of env=, if the environment came from Python; no id can make it again."""
     vector: VectorConfig = field(default_factory=VectorConfig)
@@ -315,37 +344,7 @@ def group_of(name: str) -> str:
     raise ValueError(f"unknown option {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
 
 
-def to_dict(config: Any, *, full: bool = False) -> dict[str, Any]:
-    """A config as plain data for JSON; later options that are at their defaults only if it is to be `full`."""
-    return {
-        f.name: to_dict(value, full=full)
-        if dataclasses.is_dataclass(value)
-        else list(value)
-        if isinstance(value, tuple)
-        else value
-        for f in fields(config)
-        for value in [getattr(config, f.name)]
-        if full or "later" not in f.metadata or value != f.default
-    }
-
-
-def from_dict(data: Any, kind: type[Any] = TrainConfig, where: str = "config") -> Any:
+def from_dict(data: Any) -> TrainConfig:
     """The inverse of `to_dict`; unknown names, wrong types and values out of range are refused by name."""
-    if not isinstance(data, dict):
-        raise ValueError(f"expected {where} as an object, got {type(data).__name__}")
-    hints = typing.get_type_hints(kind)
-    unknown = sorted(str(name) for name in set(data) - set(hints))
-    if unknown:
-        raise ValueError(f"unknown option {where}.{unknown[0]}; known: {', '.join(sorted(hints))}")
-    values = {}
-    for name, value in data.items():
-        hint = hints[name]
-        if dataclasses.is_dataclass(hint):
-            values[name] = from_dict(value, typing.cast(type[Any], hint), f"{where}.{name}")
-        else:
-            value = tuple(value) if isinstance(value, list) else value
-            value = FromPython(value) if hint is FromPython and isinstance(value, str) else value
-            if not is_of(value, hint):
-                raise ValueError(f"expected {where}.{name} as {spelled(hint)}, got {shown(value)}")
-            values[name] = value
-    return kind(**values)
+    config: TrainConfig = plain.from_dict(data, TrainConfig)
+    return config

@@ -14,6 +14,7 @@ from torch import nn
 from shoal.core.statistics import interval
 from shoal.held_out import Episodes, Say, held_out_seeds, play
 from shoal.learn.deploy import DeployedPolicy
+from shoal.learn.said import chosen_names
 from shoal.recording import check_recordable
 from shoal.recording import record as write_clips
 from shoal.runs import scores
@@ -39,9 +40,10 @@ class Score:
     episodes: int
     unfinished: int  # episodes cut at the limit of steps; their returns so far are among the others
     returns: list[float]
+    infos: dict[str, float]  # means of the numbers in the episodes' last infos
 
     @staticmethod
-    def of(played: Episodes, seed: int) -> Score:
+    def of(played: Episodes, seed: int, infos: dict[str, float] | None = None) -> Score:
         values = played.returns
         low, high = interval(values, seed) or (None, None)
         return Score(
@@ -55,6 +57,7 @@ class Score:
             episodes=len(values),
             unfinished=int(played.unfinished.sum()),
             returns=[float(value) for value in values],
+            infos=infos or {},
         )
 
 
@@ -154,6 +157,7 @@ def _play_both(
 ) -> dict[str, Any]:
     """Greedily, by sampling, and one episode once more: does the environment do the same for the same seed?"""
     seeds = held_out_seeds(seed, episodes, policy.seed_scheme)
+    wanted = chosen_names(policy.config.run.log_info)
     limit = limit_of(stepper, max_episode_steps)
     pace = Pace(2 * episodes, "episodes", say or (lambda text: None))
     result: dict[str, Any] = {"max_episode_steps": limit}
@@ -163,7 +167,7 @@ def _play_both(
             pace.at(before + over, f" ({steps:,} steps)")
 
         played = play(policy, stepper, seeds, seed, deterministic=mode == "deterministic", max_steps=limit, heard=heard)
-        result[mode] = asdict(Score.of(played, seed)) | scored(played)
+        result[mode] = asdict(Score.of(played, seed, played.said.means(wanted))) | scored(played)
     again = play(policy, stepper, seeds[:1], seed, max_steps=limit)
     result["replayed_alike"] = float(again.returns[0]) == result["deterministic"]["returns"][0]
     return result

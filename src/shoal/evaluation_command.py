@@ -79,4 +79,8 @@ def score_lines(result: Mapping[str, Any]) -> list[str]:
         )
         bounds = "-" if row["low"] is None else f"[{low}, {high}]"
         lines.append(f"{mode:15}{mean:>10}  {bounds:^23}{median:>10}{worst:>10}{best:>10}{row['mean_length']:>9,.0f}")
+    named = {name: None for row in modes for name in row.get("infos", {})}  # in their order
+    for name in named:
+        deterministic, sampled = (figure(row.get("infos", {}).get(name)) for row in modes)
+        lines.append(f"{name}: {deterministic} deterministic, {sampled} sampled, means of the episodes' last infos")
     return lines

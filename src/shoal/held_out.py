@@ -19,6 +19,7 @@ from shoal.core.machine import usable_cores
 from shoal.core.protocols import parts_of
 from shoal.core.seeds import Stream, episode_seed, sequence
 from shoal.learn.deploy import DeployedPolicy
+from shoal.learn.said import Sayings
 from shoal.vector.adapt import Stepper
 from shoal.vector.make import make_vec
 from shoal.vector.serial import SerialVectorEnv
@@ -43,11 +44,13 @@ class Episodes:
     lengths: Array  # int64[E]
     unfinished: Array  # bool[E]: cut at the limit of steps; the return is the one so far
     tallies: Array | None  # TALLY[E] of an environment that judges compliance with an order
+    said: Sayings  # numbers of the episodes' last infos
 
 
-def held_out_seeds(seed: int, episodes: int, scheme: int) -> list[int]:
-    """The seeds of so many episodes that no training shares. `scheme` is that of the training."""
-    return [episode_seed(seed, 0, number, Stream.EVALUATE, scheme) for number in range(episodes)]
+def held_out_seeds(seed: int, episodes: int, scheme: int, block: int = 0) -> list[int]:
+    """The seeds of so many episodes that no training shares. `scheme` is that of the training. Block 0 is for the score
+    of a run; whatever chooses among its checkpoints plays others."""
+    return [episode_seed(seed, block, number, Stream.EVALUATE, scheme) for number in range(episodes)]
 
 
 def play(
@@ -69,6 +72,7 @@ def play(
     parts = parts_of(stepper.env)
     returns, lengths = np.zeros(len(seeds)), np.zeros(len(seeds), np.int64)
     unfinished, tallies = np.zeros(len(seeds), np.bool_), None
+    said = Sayings(len(seeds))
     playing = np.arange(num_envs)  # int64[N]: which episode; -1 where there is nothing left to play
     playing[playing >= len(seeds)] = -1
     started, over, steps = int((playing >= 0).sum()), 0, 0
@@ -94,6 +98,10 @@ def play(
                 tallies = np.zeros(len(seeds), one["tally"].dtype) if tallies is None else tallies
                 tallies[playing[one["env"]]] = one["tally"]
         done = playing[leaving]
+        if outcome.last is not None:
+            ended_now, numbers = outcome.last
+            places = np.flatnonzero(playing[ended_now] >= 0)
+            said.add(playing[ended_now[places]], places, numbers)
         returns[done], lengths[done], unfinished[done] = total[leaving], length[leaving], ~ended[leaving]
         over += len(leaving)
         playing[leaving] = -1
@@ -109,7 +117,7 @@ def play(
             actor.begin(begun, playing)
             total[begun], length[begun] = 0.0, 0
         heard(over, steps)
-    return Episodes(returns, lengths, unfinished, tallies)
+    return Episodes(returns, lengths, unfinished, tallies, said)
 
 
 class _Actor:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, TextIO
 
 from shoal.callbacks import Callback, Callbacks, Training
 from shoal.config import TrainConfig, to_dict
 from shoal.core.machine import Stopwatch
 from shoal.learn.learner import Learner
-from shoal.runs import checkpoint
+from shoal.learn.said import PREFIX, chosen_names
+from shoal.runs import best, checkpoint
 from shoal.runs.checkpoint import CheckpointError
-from shoal.runs.console import Console
+from shoal.runs.console import RETURN, Console
 from shoal.runs.folder import Run
 from shoal.runs.progress import remark
 from shoal.runs.spent import spent
@@ -23,6 +25,7 @@ from shoal.stopping import Budget
 
 COLLAPSED_ENTROPY = 0.01  # share of a uniform policy's entropy below which a discrete policy hardly explores
 BLOWN_UP_KL = 0.5
+_MOST_INFOS = 8  # rows of the console for infos that nobody named
 
 
 class Journal(Callback):
@@ -35,17 +38,22 @@ class Journal(Callback):
         budget: Budget,
         stream: TextIO,
         callbacks: Callbacks | None = None,
+        curve: Callback | None = None,
     ) -> None:
         self.run, self.config, self.budget, self.callbacks = run, config, budget, callbacks or Callbacks([])
+        self.curve = curve or Callback()  # of `--evaluate-every`
         self.console = Console(
             budget.length.total_steps, config.run.log_interval, stream, total_episodes=budget.episodes
         )
         self.trackers: list[Tracker] = [self.console]
         self.saved_epoch = -1
+        self._infos_shown: set[str] = set()
         self._notes_fail = False
         self._folder: dict[str, bytes] = {}
         self._alarms: set[str] = set()
-        self._states: list[tuple[str, dict[str, Any]]] = []  # what callbacks must remember, as of the last mark
+        self._states: dict[str, Any] = {}  # what callbacks and the curve must remember, as of the last mark
+        self._best: best.Best | None = None  # as of the last mark
+        self._best_kept: best.Best | None = None  # the one that best.json names
         self._faults_noted = self._messages_shown = 0
         self._epoch_start = time.perf_counter()
         self._saving = Stopwatch()  # since the last row
@@ -61,18 +69,26 @@ class Journal(Callback):
 
     def on_start(self, training: Training) -> None:
         """A checkpoint of the beginning."""
-        self._remember(training.learner)
+        self._remember(training)
         self.save_if_due(training.learner)
 
     def on_epoch(self, training: Training) -> None:
         """A row, and a checkpoint if one is due."""
-        self._remember(training.learner)
+        self._remember(training)
         self.record(training.learner, training.metrics)
+        if self._best is not None and self._best.epoch == training.learner.marked_epoch:
+            self.save(training.learner)
         self.save_if_due(training.learner)
 
-    def _remember(self, learner: Learner) -> None:
-        if learner.marked_epoch == learner.epoch:
-            self._states = self.callbacks.states()
+    def _remember(self, training: Training) -> None:
+        if training.learner.marked_epoch == training.learner.epoch:
+            self._best = training.best
+            found = {
+                "callbacks": self.callbacks.states(),
+                "evaluation": self.curve.state(),
+                "best": None if self._best is None else asdict(self._best),
+            }
+            self._states = {name: state for name, state in found.items() if state}
 
     def record(self, learner: Learner, metrics: dict[str, Any]) -> None:
         """One row for the epoch that just ended."""
@@ -82,7 +98,8 @@ class Journal(Callback):
         row = {
             **learner.progress_row(),
             **metrics,
-            "time/steps_per_s": self.budget.update.steps_per_epoch / (now - self._epoch_start),
+            "time/steps_per_s": self.budget.update.steps_per_epoch
+            / (now - self._epoch_start - metrics.get("time/evaluate_s", 0.0)),
             "time/collect_s": collect_s,
             "time/environment_s": environment_s,
             "time/acting_s": collect_s - environment_s,
@@ -93,6 +110,7 @@ class Journal(Callback):
             "time/eta_s": self.budget.length.eta_s(learner),
         }
         self._epoch_start = now
+        self._show_infos(row)
         self._look_after_folder(learner)
         with self._saving:
             for tracker in self.trackers:
@@ -101,6 +119,14 @@ class Journal(Callback):
             self.console.message(text)
         self._messages_shown = len(news)
         self._watch(row, learner)
+
+    def _show_infos(self, row: Mapping[str, Any]) -> None:
+        """What episodes say at their end gets rows of the console when it is first said; in its lines only if named."""
+        named = chosen_names(self.config.run.log_info) is not None
+        for name in [name for name in row if name.startswith(PREFIX) and name not in self._infos_shown]:
+            self._infos_shown.add(name)
+            if named or len(self._infos_shown) <= _MOST_INFOS:
+                self.console.add_rows([(name.removeprefix(PREFIX), name, RETURN)], lines=named)
 
     def save_if_due(self, learner: Learner) -> None:
         """A checkpoint every `save_interval` epochs."""
@@ -113,15 +139,27 @@ class Journal(Callback):
         if epoch == self.saved_epoch:
             return
         try:
+            kept = {one.epoch for one in (self._best, self._best_kept) if one is not None}
             with self._saving:
                 tensors, meta = learner.state()
-                meta |= {"callbacks": self._states} if self._states else {}
-                checkpoint.save(self.run.checkpoints, epoch, tensors, meta, keep=self.config.run.keep)
+                meta |= self._states
+                checkpoint.save(self.run.checkpoints, epoch, tensors, meta, keep=self.config.run.keep, also=kept)
             self.saved_epoch = epoch
+            self._name_best()
         except CheckpointError as error:
             self.tell(f"checkpoint of epoch {epoch} FAILED: {error}", event="save failed")
             if last or self.config.run.on_save_error == "fail":
                 raise
+
+    def _name_best(self) -> None:
+        """Its checkpoint is there by now."""
+        if self._best is None or self._best == self._best_kept or self._best.epoch != self.saved_epoch:
+            return
+        try:
+            best.write(self.run, self._best)
+            self._best_kept = self._best
+        except OSError as error:
+            self.tell(f"the best checkpoint could not be named: {explain(error)}", event="save failed")
 
     def restore(self, training: Training, *, reshard: bool) -> None:
         """Continue from the newest checkpoint that is whole; say loudly what was passed over."""
@@ -130,6 +168,8 @@ class Journal(Callback):
         for reason in found.skipped:
             self.tell(f"damaged checkpoint passed over: {reason}", event="checkpoint damaged")
         try:
+            training.best = self._best_of(found.meta)
+            self.curve.set_state(training, found.meta.get("evaluation", {}))
             missing = self.callbacks.set_states(training, found.meta.get("callbacks", []))
             inexact = learner.set_state(found.tensors, found.meta, reshard=reshard)
         except (KeyError, TypeError, AttributeError, IndexError) as error:  # whole, yet not what shoal writes
@@ -142,12 +182,26 @@ class Journal(Callback):
         for name in missing:
             self.tell(f"the run had a callback {name}, it goes on without: give it with callbacks=", "callback missing")
         self.saved_epoch = found.epoch
+        self._best = training.best
         self.run.truncate_metrics(found.epoch)
         self.note({"event": "resumed", "epoch": found.epoch, "skipped": found.skipped})
         self.run.set_status("running")
         self.console.message(
             f"resumed at epoch {found.epoch}, {learner.steps:,} steps: {self.budget.length.left(learner)}"
         )
+
+    def _best_of(self, meta: Mapping[str, Any]) -> best.Best | None:
+        """The best as of this checkpoint; a later one, from before the run was stopped, is not taken."""
+        saved = meta.get("best")
+        known = None if saved is None else best.Best(int(saved["epoch"]), str(saved["metric"]), float(saved["score"]))
+        self._best_kept = best.read(self.run)
+        if self._best_kept != known:
+            best.forget(self.run)
+            self._best_kept = None
+            if known is not None and known.epoch in checkpoint.epochs(self.run.checkpoints):
+                best.write(self.run, known)
+                self._best_kept = known
+        return known
 
     def inexact(self, reason: str) -> None:
         """From here on the run cannot be reproduced bit for bit: write it down."""
@@ -157,6 +211,11 @@ class Journal(Callback):
         """Say something to the person and to events.jsonl."""
         self.console.message(text)
         self.note({"event": event, "text": text})
+
+    def tell_all(self, event: Mapping[str, Any]) -> None:
+        """Say the text of an event, and keep it with all that belongs to it."""
+        self.console.message(str(event["text"]))
+        self.note(event)
 
     def note(self, event: Mapping[str, Any]) -> None:
         """Add to events.jsonl. What cannot be written there is said once, and must not end a run."""
@@ -186,7 +245,7 @@ class Journal(Callback):
         except OSError as error:
             self.tell(f"the run folder {self.run.shown} is gone: {explain(error)}", event="folder gone")
             return
-        self.saved_epoch = -1  # the next save is due at once
+        self.saved_epoch, self._best_kept = -1, None  # the next save is due at once
         self.tell(
             f"the run folder {self.run.shown} was deleted or moved while the run was writing to it. It is made again: "
             f"metrics and checkpoints before epoch {learner.epoch} are gone, those from here on are kept",
@@ -222,7 +281,7 @@ class Journal(Callback):
         if faults and not self._faults_noted:
             self.inexact("an environment was restarted after a fault")
         self._faults_noted = len(faults)
-        for name, text in learner.parts.alarms.items():
+        for name, text in {**learner.parts.alarms, **learner.tracker.said.remarks}.items():
             self._alarm(name, text)
         entropy, kl = row.get("policy/entropy"), row.get("policy/kl")
         most = sum(math.log(n) for n in learner.agent.kind.choices)  # of a uniform policy; 0 for a continuous one

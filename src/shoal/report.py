@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.config import to_dict
-from shoal.runs import scores
+from shoal.runs import best, scores
 from shoal.runs.charts import Line, chart
 from shoal.runs.clips import clips
 from shoal.runs.disk import read_json, replace_atomically
@@ -20,8 +20,11 @@ from shoal.tasks import Task, task_or_default
 from shoal.tasks.presets import config_for
 
 RETURN = "return/mean_100"
+HELD_OUT = "held_out/return"
 _CURVES = (
     (RETURN, "mean return, last 100 episodes"),
+    (HELD_OUT, "held-out return while it trained"),
+    ("held_out/sampled_return", "the same episodes, sampled actions"),
     ("length/mean_100", "mean episode length"),
     ("policy/entropy", "entropy"),
     ("policy/kl", "KL per update"),
@@ -30,6 +33,7 @@ _CURVES = (
     ("time/steps_per_s", "steps per second"),
 )
 _MOST_EVENTS = 200
+_MOST_INFOS = 8  # columns, and curves
 
 
 def write_report(run: str | Path | Run, *, runs_dir: str | Path = "runs") -> Path:
@@ -64,6 +68,8 @@ def _page(run: Run, rows: list[dict[str, Any]]) -> str:
         f"{number(last.get('steps', 0))} steps, {number(last.get('episodes', 0))} episodes, "
         f"{number(last.get('epoch', 0))} epochs",
         f"mean return of the last 100 training episodes {number(last.get(RETURN))}",
+        *(str(event.get("text")) for event in events if event.get("event") == "began with"),
+        *_best(run),
         _exactness(events, kept),
     ]
     settings = {name: config.get(name) for name in ("task", "env_kwargs")}
@@ -96,6 +102,14 @@ def _page(run: Run, rows: list[dict[str, Any]]) -> str:
         ],
         cards=_cards(last, kept),
     )
+
+
+def _best(run: Run) -> list[str]:
+    """Which checkpoint is taken, where the run was evaluated while it trained."""
+    found = best.read(run)
+    if found is None:
+        return []
+    return [f"best checkpoint: epoch {number(found.epoch)}, {found.metric} {number(found.score)} while it trained"]
 
 
 def _exactness(events: list[dict[str, Any]], kept: dict[str, Any]) -> str:
@@ -157,13 +171,17 @@ def _cards(last: dict[str, Any], kept: dict[str, Any]) -> list[Card]:
 def _held_out(found: dict[str, Any]) -> str:
     if not found:
         return ""
-    rows = []
+    rows: list[list[str]] = []
+    infos = list(scores.part(scores.part(found, "deterministic"), "infos"))[:_MOST_INFOS]
     for mode in ("deterministic", "sampled"):
         score = scores.part(found, mode)
+        said = scores.part(score, "infos")
         interval = "-" if score.get("low") is None else f"{number(score['low'])} to {number(score.get('high'))}"
         figures = (number(score.get(name)) for name in ("median", "worst", "best", "mean_length", "unfinished"))
         rows.append([mode, number(score.get("episodes")), number(score.get("mean")), interval, *figures])
+        rows[-1] += [number(said.get(name)) for name in infos]
     head = ["actions", "episodes", "mean return", "95 % interval", "median", "worst", "best", "length", "unfinished"]
+    head += infos
     about = (
         f"Played {text(found.get('at', ''))} at epoch {text(number(found.get('epoch')))}, evaluation seed "
         f"{text(number(found.get('seed')))}."
@@ -187,11 +205,14 @@ def _charts(rows: list[dict[str, Any]], config: dict[str, Any]) -> str:
     if not rows:
         return "No epoch has been recorded yet."
     found, task = [], task_or_default(config["task"])
-    steps = [float(row["steps"]) for row in rows]
-    for key, label in dict((_CURVES[0], *task.curves, *_CURVES[1:])).items():
-        values = [_finite(row.get(key)) for row in rows]
+    targets = {RETURN: config["run"].get("target_return"), HELD_OUT: config["run"].get("evaluate_target")}
+    said = [name for name in dict.fromkeys(name for row in rows for name in row) if name.startswith("info/")]
+    own = [(name, f"{name.removeprefix('info/')}, mean of the last 100 episodes") for name in said[:_MOST_INFOS]]
+    for key, label in dict((_CURVES[0], *task.curves, *own, *_CURVES[1:])).items():
+        there = [row for row in rows if key in row]  # some metrics are not of every epoch
+        steps, values = [float(row["steps"]) for row in there], [_finite(row.get(key)) for row in there]
         if set(values) - {None} and key not in task.hidden_curves:
-            target = _finite(config["run"].get("target_return")) if key == RETURN else None
+            target = _finite(targets.get(key))
             drawn = chart(steps, [Line(label, values)], label=label, unit="environment steps", target=target)
             found.append(f"<figure>{drawn}</figure>")
     about = "Values under the pointer; with the keyboard: tab to a chart, then the arrow keys."
@@ -205,7 +226,7 @@ def _finite(value: Any) -> float | None:
 def _differences(config: dict[str, Any]) -> str:
     """Options that are not as `shoal train TASK` has them, beside what that is."""
     try:
-        usual = to_dict(config_for(config["task"], env_kwargs=config.get("env_kwargs") or "{}"))
+        usual = to_dict(config_for(config["task"], env_kwargs=config.get("env_kwargs") or "{}"), full=True)
     except Exception:  # a task that is not installed here, or not any more: nothing can be said
         return ""
     rows = []

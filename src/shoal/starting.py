@@ -12,6 +12,7 @@ from gymnasium.spaces import Box
 from gymnasium.vector import VectorEnv
 
 from shoal.config import FromPython, TrainConfig, to_dict
+from shoal.held_out_curve import HeldOutCurve
 from shoal.learn.encoders import Features
 from shoal.learn.pictures import chosen_encoder
 from shoal.learn.policy import check_device
@@ -61,6 +62,29 @@ def make_envs(config: TrainConfig, env: Any, say: Callable[[str], None]) -> Vect
     )
 
 
+def make_curve(config: TrainConfig, env: Any, evaluate_env: Any, say: Callable[[str], None]) -> HeldOutCurve | None:
+    """What evaluates while the run trains, in environments of its own, if that is asked for."""
+    if config.run.evaluate_every is None:
+        return None
+    played = env if evaluate_env is None else evaluate_env
+    made = _made_of(config, played[0] if isinstance(played, list | tuple) else played)
+    imports = config.imports if isinstance(made["env"], str) else ()
+    return HeldOutCurve(config, (made["env"], made["env_kwargs"]), say, imports=imports, wrappers=made["wrappers"])
+
+
+def check_evaluable(config: TrainConfig, env: Any, evaluate_env: Any) -> None:
+    """Refuse what cannot be evaluated while it trains."""
+    if evaluate_env is not None and config.run.evaluate_every is None:
+        raise ValueError("evaluate_env= is for --evaluate-every: add evaluate_every=EPOCHS")
+    played = env if evaluate_env is None else evaluate_env
+    if config.run.evaluate_every is not None and isinstance(played, VectorEnv):
+        what = "env=" if evaluate_env is None else "evaluate_env="
+        raise ValueError(
+            f"--evaluate-every needs environments of its own, and {what} is a VectorEnv, whose seeds are its own: give "
+            "evaluate_env=, a function that makes one environment (or its id)"
+        )
+
+
 def _made_of(config: TrainConfig, env: Any) -> dict[str, Any]:
     """What a batch and a probe have in common: the environment and how it is run."""
     vector = config.vector
@@ -88,6 +112,7 @@ _CHANGEABLE = {
     *("on_save_error", "backend", "workers", "env_threads", "start_method", "step_timeout", "on_fault", "max_restarts"),
     *("restart_window", "memory_budget_gb", "build_timeout", "imports", "callbacks"),
     *("ray_address", "min_envs"),
+    *("evaluate_every", "evaluate_episodes", "evaluate_target", "evaluate_patience", "log_info"),
     *("wandb_project", "wandb_entity", "wandb_group", "wandb_tags"),
 }
 

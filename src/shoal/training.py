@@ -24,12 +24,23 @@ from shoal.journal import Journal
 from shoal.learn.learner import Learner
 from shoal.learn.rollout import Interrupted
 from shoal.learn.sizing import choose_threads, seen_lines
+from shoal.origin import begin_with, find_origin
 from shoal.report import write_report
 from shoal.runs.folder import Run
 from shoal.runs.manifest import CheckpointError
 from shoal.runs.usage import Clock
 from shoal.runs.words import figure
-from shoal.starting import as_saved, check_changes, importing, make_envs, new_config, settle, with_options
+from shoal.starting import (
+    as_saved,
+    check_changes,
+    check_evaluable,
+    importing,
+    make_curve,
+    make_envs,
+    new_config,
+    settle,
+    with_options,
+)
 from shoal.stopping import Budget
 from shoal.tasks import task_or_default
 from shoal.tasks.networks import own_network
@@ -54,6 +65,7 @@ class Result:
     cpu_s: float  # of this process and its workers, from building the environments on, without the report
     wall_s: float
     signal: int | None = None
+    best: dict[str, Any] | None = None  # epoch and held-out score of the best checkpoint, with --evaluate-every
     advice: str | None = None  # where the return did not rise, or no episode ended: what to try
 
     def to_json(self) -> dict[str, Any]:
@@ -66,6 +78,11 @@ class Result:
             f"{self.steps:,} steps, {self.episodes:,} episodes, mean return of the last 100: "
             f"{figure(self.mean_return)}; {self.wall_s:,.1f} s ({self.cpu_s:,.1f} CPU-s)",
         ]
+        if self.best is not None:
+            lines.append(
+                f"best held-out return {figure(self.best['score'])} at epoch {self.best['epoch']}: that checkpoint is "
+                "kept, and is what evaluate, play and load_policy take"
+            )
         if self.restarts:
             lines.append(f"{self.restarts} environments were restarted after faults: see {self.run}/events.jsonl")
         return lines
@@ -78,6 +95,7 @@ class _Given:
     env: Any
     network: nn.Module | None
     callbacks: Callbacks
+    evaluate_env: Any
 
 
 def train(
@@ -87,6 +105,7 @@ def train(
     env: Any = None,
     network: nn.Module | str | None = None,
     callbacks: Sequence[Callback | str] = (),
+    evaluate_env: Any = None,
     resume: str | Path | None = None,
     reshard: bool = False,
     imports: Sequence[str] = (),
@@ -101,13 +120,15 @@ def train(
     it the run is called after what was given. `options` are the flags of `shoal train` by name (`num_envs=64, seed=1,
     ...`). `imports` are modules to import first, here and in workers. `network` is a module with `policy` and `value`
     (see `shoal.learn.networks.Network`). `callbacks` are objects of your own classes derived from `shoal.Callback`, or
-    `module:Class`, which the run remembers. With `resume` a run goes on to the same bits; only what does not change the
+    `module:Class`, which the run remembers. `evaluate_env` is what `evaluate_every=` plays in, where it is not the
+    environment of the training. With `resume` a run goes on to the same bits; only what does not change the
     learning may be changed then, such as the budget.
     """
     try:
         if isinstance(network, str):  # the option of that name: separate or shared
             network, options = None, {**options, "network": network}
-        own = tuple(imports), tuple(callbacks), network
+        own = tuple(imports), tuple(callbacks), network, evaluate_env
+        options |= {name: str(options[name]) for name in ("init_from", "init_checkpoint") if name in options}
         return _train(task, config, env, own, resume, reshard, stream, command, unaliased(options))
     except ValueError as error:
         if command is None:  # whoever wrote num_envs= knows no --num-envs
@@ -119,7 +140,7 @@ def _train(
     task: str | None,
     config: TrainConfig | None,
     env: Any,
-    own: tuple[tuple[str, ...], tuple[Callback | str, ...], nn.Module | None],
+    own: tuple[tuple[str, ...], tuple[Callback | str, ...], nn.Module | None, Any],
     resume: str | Path | None,
     reshard: bool,
     stream: TextIO | None,
@@ -127,7 +148,7 @@ def _train(
     options: dict[str, Any],
 ) -> Result:
     said: list[str] = []
-    imports, callbacks, network = own
+    imports, callbacks, network, evaluate_env = own
     places = tuple(one for one in callbacks if isinstance(one, str))
     if config is not None and options:
         raise ValueError(f"expected config= or options, got both ({', '.join(options)}): use config.replace(...)")
@@ -145,6 +166,7 @@ def _train(
         config = new_config(task, config, env, options)
         config = importing(config.replace(callbacks=(*config.callbacks, *places)), imports)
         env = None if isinstance(env, str) else env
+    check_evaluable(config, env, evaluate_env)
     hooks = Callbacks([*map(load_callback, config.callbacks), *(one for one in callbacks if not isinstance(one, str))])
     if resume is not None:
         run.lock()
@@ -156,7 +178,7 @@ def _train(
         run = Run.create(Path(config.run.runs_dir), config.run.name, to_dict(config), command, config.task)
     with run:
         try:
-            given = _Given(env, network, hooks)
+            given = _Given(env, network, hooks, evaluate_env)
             return _run(config, run, given, resume is not None, reshard, said, stream or sys.stderr)
         except BaseException as error:
             if resume is None and not run.has_begun():
@@ -196,18 +218,23 @@ def _run(
     env, network, callbacks = given.env, given.network, given.callbacks
     budget = Budget.of(config)
     clock = Clock()
-    journal = Journal(run, config, budget, stream, callbacks)
+    origin = None if resuming else find_origin(config)
+    curve = make_curve(config, env, given.evaluate_env, lambda text: journal.console.message(text))
+    journal = Journal(run, config, budget, stream, callbacks, curve)
     envs: VectorEnv[Any, Any, Any] | None = None
     status = "finished"
 
     def leave() -> None:
         if envs is not None:
             parts_of(envs).kill()
+        if curve is not None:
+            curve.kill()
         journal.last_words()
 
     try:
         about = f"task {config.task}, {config.vector.num_envs:,} environments"
-        journal.console.header([f"run {run.shown}", about, *budget.header(), *said])
+        more = [] if curve is None else [curve.header()]
+        journal.console.header([f"run {run.shown}", about, *budget.header(), *more, *said])
         envs = make_envs(config, env, journal.console.message)
         own = own_network(config.task, parse_env_kwargs(config.env_kwargs)) if env is None else None
         for line in seen_lines(config.ppo, envs.single_observation_space, network is not None or own is not None):
@@ -235,10 +262,12 @@ def _run(
                     if line.startswith("changed "):
                         journal.note({"event": "changed", "text": line})
             else:
+                if origin is not None:
+                    journal.tell_all(begin_with(learner, origin, own_module=network is not None))
                 learner.start()
             journal.open(learner)
             try:
-                reason = loop(training, callbacks, journal, _Asked())
+                reason = loop(training, *([] if curve is None else [curve]), callbacks, journal, _Asked())
             except Interrupted:
                 status, reason = "interrupted", f"stopped by {signals.name()}"
             except EnvFault:
@@ -255,6 +284,8 @@ def _run(
         try:
             if envs is not None:
                 envs.close()
+            if curve is not None:
+                curve.close()
         except EnvFault as fault:  # all is saved by now: a bad farewell is noted, not a failed run
             journal.tell(f"closing the environments failed: {fault}", event="close failed")
         journal.close()
@@ -272,6 +303,7 @@ def _run(
         cpu_s=clock.cpu_s(),
         wall_s=clock.wall_s(),
         signal=signals.received() if status == "interrupted" else None,
+        best=None if training.best is None else asdict(training.best),
         advice=advice,
     )
     journal.console.header(result.lines())

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from synthetic import arms, run
 
-from shoal.comparison.facts import RunFacts
+from shoal.comparison.api import check_poolable
+from shoal.comparison.facts import RunFacts, facts_of
 from shoal.comparison.metrics import Frame, time_to
 from shoal.comparison.verdicts import INSUFFICIENT, NO_EVIDENCE, judge
 from shoal.comparison.words import data_of, lines_of
+from shoal.runs.folder import Run
 
 
 def drawn(rng: np.random.Generator) -> float:
@@ -98,6 +103,42 @@ def test_no_evidence_says_what_could_have_been_seen() -> None:
     line = next(line for line in told(found) if line.startswith("* final performance") and ": " in line)
     assert "no evidence of a difference" in line
     assert "would have been found in 80 % of such comparisons" in line
+
+
+def test_runs_that_are_all_alike_are_no_evidence_of_anything() -> None:
+    """At a ceiling every run has the same value: nothing is said of an effect that could have been seen."""
+    rng = np.random.default_rng(0)
+    found = {name: [run(name, seed, 500.0, rng) for seed in range(10)] for name in ("a", "b")}
+    line = next(line for line in told(found) if line.startswith("* final performance") and ": " in line)
+    assert "no evidence of a difference" in line
+    assert "the same value" in line
+    assert "80 %" not in line
+
+
+def test_a_gap_is_neither_good_nor_bad() -> None:
+    """Training returns lag behind: a gap below 0 is no better generalisation."""
+    rng = np.random.default_rng(0)
+    found = arms(12, rng, drawn)
+    found["b"] = [RunFacts(**{**vars(one), "sampled": one.sampled + 500.0}) for one in found["b"]]
+    assert by_name(found)["gap"].verdict == "lower"
+
+
+def kept(folder: Path, name: str, riders: Path) -> RunFacts:
+    config = {"task": "t", "env_kwargs": json.dumps({"riders": str(riders)}), "vector": {"num_envs": 8}}
+    with Run.create(folder, name, {**config, "ppo": {}, "run": {"seed": 0}}, "shoal train t", "t") as made:
+        return facts_of(made, "a", 0)
+
+
+def test_runs_of_other_data_are_not_pooled(tmp_path: Path) -> None:
+    """The same options, the same file name, and other riders in it: another experiment."""
+    riders = tmp_path / "riders.csv"
+    riders.write_text("one")
+    first, again = (kept(tmp_path / "runs", name, riders) for name in ("first", "again"))
+    riders.write_text("two")
+    other = kept(tmp_path / "runs", "other", riders)
+    assert first.settings == again.settings != other.settings
+    with pytest.raises(ValueError, match="never pooled"):
+        check_poolable({"a": [first, other]})
 
 
 def told(found: dict[str, list[RunFacts]]) -> list[str]:

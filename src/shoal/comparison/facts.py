@@ -94,7 +94,7 @@ def facts_of(run: Run, arm: str, seed: int, code: str | None = None, failure: st
         run=run.name,
         status=status,
         reason=failure or run.status_message,
-        settings=settings_hash(config),
+        settings=settings_hash(config, read_json(run.path / "code.json").get("data")),
         code=code or code_of(run),
         machine=machine_of(run),
         num_envs=int(config["vector"]["num_envs"]),
@@ -109,12 +109,14 @@ def facts_of(run: Run, arm: str, seed: int, code: str | None = None, failure: st
     )
 
 
-def settings_hash(config: Mapping[str, Any]) -> str:
-    """Of what a run learnt with, its seed apart."""
+def settings_hash(config: Mapping[str, Any], data: Any = None) -> str:
+    """Of what a run learnt with, its seed apart: options, and the files that they name."""
     groups = {name: dict(part) if isinstance(part, dict) else part for name, part in config.items()}
     for group in (groups, *(part for part in groups.values() if isinstance(part, dict))):
         for name in _BESIDE & set(group):
             del group[name]
+    if data:
+        groups["data"] = data
     return hashlib.sha256(json.dumps(groups, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -125,17 +127,14 @@ def code_of(run: Run) -> str:
     return (
         f"shoal {code.get('shoal')}"
         + (f", commit {commit}" if commit else "")
-        + (" changed" if code.get("dirty") else "")
+        + (f" changed {code.get('source') or ''}".rstrip() if code.get("dirty") else "")
     )
 
 
 def source_digest() -> str:
-    """Of the code that runs now: every source file of shoal, and the versions of what it learns with."""
-    package = Path(__file__).resolve().parents[1]
-    digest = hashlib.sha256(json.dumps(provenance.machine()["packages"], sort_keys=True).encode())
-    for path in sorted(package.rglob("*.py")):
-        digest.update(str(path.relative_to(package)).encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:16]
+    """Of the code that runs now: every file of shoal, data included, and the versions of what it learns with."""
+    packages = json.dumps(provenance.machine()["packages"], sort_keys=True)
+    return hashlib.sha256((packages + provenance.source()).encode()).hexdigest()[:16]
 
 
 def machine_of(run: Run) -> str:

@@ -34,7 +34,9 @@ def sentence(one: Verdict) -> str:
     if one.effect is None:
         return f"{about} ({one.note})" if one.note else about
     text = f"{about}. {amount(one)}"
-    if one.verdict == NO_EVIDENCE:
+    if one.verdict == NO_EVIDENCE and not one.effect.detectable > 0:
+        text += "; every pair of runs has the same value, so nothing can be told apart here"
+    elif one.verdict == NO_EVIDENCE:
         text += f"; a difference of {detectable(one)} would have been found in 80 % of such comparisons"
     elif one.verdict != INSUFFICIENT and one.p is not None:
         text += f", p {'< 0.001' if one.p < 0.001 else f'{one.p:.3f}'}"

@@ -64,6 +64,11 @@ class TrainingEnv(VectorEnv[Any, Any, Any]):
         """Called after every update: learn what there is to learn, give figures for the record."""
         return {}
 
+    @property
+    def has_figures(self) -> bool:
+        """Whether `after_rollout` gives figures of its own: then what its infos say is recorded only if named."""
+        return type(self).after_rollout is not TrainingEnv.after_rollout
+
     def credit(self, rollout: Any, policy: Acting) -> Credit | None:
         """Called when a rollout is complete, with it (`learn.rollout.Rollout`) and the policy that acted: action values
         where the environment knows them better than the rewards tell. None: learn from the rewards."""
@@ -73,6 +78,10 @@ class TrainingEnv(VectorEnv[Any, Any, Any]):
         """Called before the first epoch and after every update, with the policy as it is now: figures of how well that
         does where it is not trained."""
         return {}
+
+    def follow(self, training: TrainingEnv) -> None:
+        """Called on an environment of evaluation before it plays: take over what the environment of the training has
+        learnt beside the policy."""
 
     @property
     def pids(self) -> list[int]:

@@ -30,6 +30,7 @@ from shoal.learn.normalise import RewardScale
 from shoal.learn.policy import Agent, OwnNetwork, check_device
 from shoal.learn.ppo import PPO
 from shoal.learn.rollout import Collector, EpisodeTracker, Rollout
+from shoal.learn.said import chosen_names
 from shoal.learn.weights import load_weights, weights_of
 from shoal.vector.adapt import Stepper
 
@@ -74,7 +75,7 @@ class Learner:
             device=ppo.device,
             interrupted=interrupted,
         )
-        self.tracker = EpisodeTracker(env.num_envs)
+        self.tracker = EpisodeTracker(env.num_envs, names=chosen_names(config.run.log_info, self.parts.has_figures))
         self.reward_scale = RewardScale(env.num_envs, ppo.gamma) if ppo.normalise_rewards else None
         self.epoch = self.steps = self.episodes_in_epoch = 0
         self._credit: dict[str, float] = {}  # figures of this rollout's
@@ -192,6 +193,7 @@ class Learner:
             "episodes/broken": self.tracker.broken,
             "return/mean_100": sum(returns) / len(returns) if returns else None,
             "length/mean_100": sum(lengths) / len(lengths) if lengths else None,
+            **self.tracker.said.means(),
         }
 
     def _final_values(self, rollout: Rollout) -> Array:
@@ -235,6 +237,7 @@ class Learner:
     def mark(self) -> None:
         """Remember where this epoch begins: a checkpoint is always of a beginning, even one written in the middle."""
         self.marked = {"noise": self.noise.get_state().numpy().copy(), **_prefixed("tracker", self.tracker.state())}
+        self.marked_said = self.tracker.said.state()
         self.marked_epoch, self.marked_steps, self.marked_episodes = self.epoch, self.steps, self.tracker.completed
         if self.parts.resumable:
             self.parts.mark()
@@ -262,15 +265,17 @@ class Learner:
             "num_envs": self.env.num_envs,
             "skipped_in_a_row": self.ppo.skipped_in_a_row,
             "restored_in_a_row": self.ppo.restored_in_a_row,
-            "spaces": self._spaces(),
+            "spaces": self.state_of_spaces(),
             "features": self.parts.features_version,
             "network": None if own is None else [own.task, dict(own.options)],
             "elapsed_s": self.elapsed_s,
             "seed_scheme": self.seed_scheme,
+            **({"said": self.marked_said} if self.marked_said else {}),
         }
         return tensors, meta
 
-    def _spaces(self) -> list[dict[str, Any]]:
+    def state_of_spaces(self) -> list[dict[str, Any]]:
+        """Of observations and of actions, as a checkpoint has them."""
         return [space_to_data(self.env.single_observation_space), space_to_data(self.env.single_action_space)]
 
     def set_state(self, tensors: dict[str, Array], meta: dict[str, Any], *, reshard: bool = False) -> list[str]:
@@ -279,7 +284,9 @@ class Learner:
         if meta.get("not_resumable"):
             raise ValueError(str(meta["not_resumable"]))
         part = _parts(tensors)
-        if json.dumps(meta["spaces"]) != json.dumps(self._spaces()):  # as text: the order of a Dict's keys counts too
+        if json.dumps(meta["spaces"]) != json.dumps(
+            self.state_of_spaces()
+        ):  # as text: the order of a Dict's keys counts too
             saved = " and ".join(str(space_from_data(data)) for data in meta["spaces"])
             raise ValueError(
                 f"the checkpoint is of an environment with observations and actions {saved}; this one has "
@@ -313,6 +320,7 @@ class Learner:
         if self.reward_scale is not None:
             self.reward_scale.set_state(part("rewards"), goes_on)
         self.tracker.set_state(part("tracker"), goes_on)
+        self.tracker.said.set_state(meta.get("said", {}))
         if not goes_on:
             self.start()
             if not same_size:

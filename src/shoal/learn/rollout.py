@@ -15,7 +15,9 @@ from shoal.core.machine import Stopwatch
 from shoal.core.protocols import parts_of
 from shoal.learn.distributions import ActionKind
 from shoal.learn.encoders import Features, check_masks
+from shoal.learn.said import Said
 from shoal.vector.adapt import Outcome, Stepper
+from shoal.vector.infos import Numbers
 
 Act = Callable[[list[Tensor], Tensor], tuple[Tensor, Tensor]]  # (observation leaves, noise) -> (params, actions)
 
@@ -41,6 +43,7 @@ class Rollout:
         self.valid = np.ones((steps, self.num_envs), np.bool_)
         self.broken = np.zeros((steps, self.num_envs), np.bool_)
         self.finals: list[tuple[int, Array, list[Array]]] = []  # (t, environments, final observations per leaf)
+        self.said: list[tuple[int, Array, Numbers]] = []  # (t, environments whose episodes ended, what they said last)
         self.tensors = [torch.from_numpy(array) for array in self.observations]
 
     @property
@@ -102,6 +105,7 @@ class Collector:
         first = segment * self.segment_steps
         if segment == 0:
             rollout.finals.clear()
+            rollout.said.clear()
             rollout.valid[:] = True
             rollout.broken[:] = False
             self._episode_row[:] = 0
@@ -167,6 +171,9 @@ class Collector:
         if outcome.final is not None:
             local, leaves = outcome.final
             rollout.finals.append((t, local + rows.start, leaves))
+        if outcome.last is not None:
+            local, numbers = outcome.last
+            rollout.said.append((t, local + rows.start, numbers))
         if outcome.broken is not None:
             for env in np.flatnonzero(outcome.broken) + rows.start:
                 rollout.valid[self._episode_row[env] : t + 1, env] = False
@@ -187,7 +194,8 @@ class EpisodeTracker:
     some, the last 100 are not what the policy does. `even_mean` takes the same number from each.
     """
 
-    def __init__(self, num_envs: int, window: int = 100) -> None:
+    def __init__(self, num_envs: int, window: int = 100, names: tuple[str, ...] | None = ()) -> None:
+        self.said = Said(names, window)
         self.returns = np.zeros(num_envs, np.float64)  # of the unfinished episodes
         self.lengths = np.zeros(num_envs, np.int64)
         self.recent_returns: deque[float] = deque(maxlen=window)
@@ -211,7 +219,8 @@ class EpisodeTracker:
         counts = np.cumsum(lived, 0)
         sum_before, count_before = np.zeros_like(self.returns), np.zeros_like(self.lengths)
         ended = 0
-        for t, env in np.argwhere(rollout.ended[first:last]):
+        said = {(t - first, env): (rows, numbers) for t, rows, numbers in rollout.said for env in rows.tolist()}
+        for t, env in np.argwhere(rollout.ended[first:last]).tolist():
             total = self.returns[env] + sums[t, env] - sum_before[env]
             length = self.lengths[env] + counts[t, env] - count_before[env]
             sum_before[env], count_before[env] = sums[t, env], counts[t, env]
@@ -224,6 +233,10 @@ class EpisodeTracker:
             self.last_returns[env, self.ended[env] % self.last_returns.shape[1]] = total
             self.ended[env] += 1
             ended += 1
+            if (t, env) in said:
+                rows, numbers = said[t, env]
+                at = int(np.searchsorted(rows, env))
+                self.said.add({name: values[at] for name, (there, values) in numbers.items() if there[at]})
         self.returns += sums[-1] - sum_before
         self.lengths += counts[-1] - count_before
         self.completed += ended

@@ -23,7 +23,7 @@ from shoal.core.seeds import SCHEME, Stream, episode_seed
 from shoal.rides.bookings import Bookings
 from shoal.rides.coach import Coach, figures_of
 from shoal.rides.flexibility.model import ANSWER, epsilon_at, hard_mask, soft_bias
-from shoal.rides.knowledge import answers_to, figures_of_types, first_flexibility, new_flexibility
+from shoal.rides.knowledge import answers_to, figures_of_types, first_flexibility, new_flexibility, settle
 from shoal.rides.observe import FEATURES_VERSION, Menu, anticipate, make_menu, observation_space, observe
 from shoal.rides.options import RidesOptions
 from shoal.rides.oracles import make_oracle
@@ -204,6 +204,11 @@ class RidesVectorEnv(TrainingEnv):
     def examine(self, policy: Acting, epoch: int) -> dict[str, Any]:
         """How well the agent does on a few held-out days (examination.py)."""
         return {} if self._coach is None else self._coach.examine(policy, epoch, self.flexibility.state)
+
+    def follow(self, training: TrainingEnv) -> None:
+        """Know of riders what the training has learnt; of held-out ones only their histories."""
+        if isinstance(training, RidesVectorEnv):
+            settle(self, training.flexibility.state())
 
     @property
     def alarms(self) -> Mapping[str, str]:

@@ -31,6 +31,12 @@ def write(run: Run, best: Best) -> None:
     replace_atomically(run.path / BEST, to_json(asdict(best)))
 
 
+def forget(run: Run) -> None:
+    """No checkpoint is the best any more: the run goes on from before it."""
+    run.lock()
+    (run.path / BEST).unlink(missing_ok=True)
+
+
 def read(run: Run) -> Best | None:
     """The best checkpoint that is there; None of a run that was not evaluated while it trained."""
     try:

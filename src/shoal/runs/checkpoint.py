@@ -19,7 +19,7 @@ import secrets
 import shutil
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -82,8 +82,10 @@ def save(
     meta: Mapping[str, Any],
     *,
     keep: int = 3,
+    also: Collection[int] = (),
 ) -> Path:
-    """Save one checkpoint and keep the newest `keep`; a failure leaves all older ones as they were.
+    """Save one checkpoint and keep the newest `keep` and those of the epochs `also`; a failure leaves all older ones as
+    they were.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -130,7 +132,7 @@ def save(
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     fault_point("checkpoint:before-prune", epoch)
-    _prune(folder, epoch, keep)
+    _prune(folder, epoch, keep, also)
     return final
 
 
@@ -227,12 +229,13 @@ def _publish(temporary: Path, final: Path, epoch: int) -> None:
     sync_folder(final.parent)
 
 
-def _prune(folder: Path, epoch: int, keep: int) -> None:
+def _prune(folder: Path, epoch: int, keep: int, also: Collection[int]) -> None:
     """Delete what the checkpoint of `epoch` makes superfluous. A newer, damaged one is left as it is."""
     older = [path for number, path in _checkpoints(folder) if number < epoch and path.name[0] != "."]
     replaced = [path for number, path in _checkpoints(folder) if number <= epoch and path.name[0] == "."]
+    spared = {f"epoch-{number:08d}" for number in also}
     try:
-        for path in (*older[keep - 1 :], *replaced):
+        for path in (*(path for path in older[keep - 1 :] if path.name not in spared), *replaced):
             # Renamed first: a kill amid the deletion must not leave half a checkpoint under a real name.
             os.rename(path, temporary_beside(path))
         _sweep(folder)

@@ -27,12 +27,13 @@ This folder is one training run of shoal. All of it is text, but for the checkpo
 config.json     every option, as the run used it
 command.txt     the command that started it
 machine.json    processor, memory and library versions
-code.json       shoal's version; its git commit, and whether files differed from it ("dirty")
+code.json       shoal's version; its git commit, whether files differed from it ("dirty"); files that were named
 status.json     running, finished, interrupted or failed, and why
 metrics.jsonl   one JSON object per logged epoch; a NaN or infinity is null and its key is in "not_finite"
 time.json       seconds in environments, acting, estimating, updating, saving, once the run has ended
 events.jsonl    faults, restarts, resumes, alarms, and whatever made the run inexact
 checkpoints/    epoch-N/: state.safetensors (arrays), state.json (the rest), manifest.json (their sha256)
+best.json       the best checkpoint by held-out evaluations, with --evaluate-every
 figures/        pictures, when they were asked for
 lock            held by the process that writes here
 
@@ -80,7 +81,7 @@ class Run:
             "config.json": to_json(dict(config)),
             "command.txt": command.encode("utf-8", "backslashreplace") + b"\n",
             "machine.json": to_json(provenance.machine()),
-            "code.json": to_json(provenance.code()),
+            "code.json": to_json(provenance.code() | _named_files(config)),
             "metrics.jsonl": b"",
             "events.jsonl": b"",
         }
@@ -277,6 +278,11 @@ def shown_path(path: str | Path, base: Path | None = None) -> str:
     with contextlib.suppress(ValueError, OSError):
         return str(Path(path).relative_to(base or Path.cwd()))
     return str(path)
+
+
+def _named_files(config: Mapping[str, Any]) -> dict[str, Any]:
+    found = provenance.data(str(config.get("env_kwargs") or "{}"))
+    return {"data": found} if found else {}
 
 
 def _shown(text: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import platform
 import subprocess
@@ -40,10 +42,40 @@ def code() -> dict[str, Any]:
         commit = _git(checkout, "rev-parse", "HEAD")
         # A result that the last benchmark has just written does not make the code another.
         changes = _git(checkout, "status", "--porcelain", "--", ".", ":(exclude)benchmarks/results")
-    return {
+    known = {
         "shoal": shoal_version(),
         "commit": commit or None,
         "dirty": None if changes is None else bool(changes),
+    }
+    return {**known, "source": source()} if known["dirty"] else known
+
+
+def source() -> str:
+    """A digest of every file of the package, data included."""
+    package, digest = Path(__file__).resolve().parents[1], hashlib.sha256()
+    for path in sorted(package.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            digest.update(f"{path.relative_to(package)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def data(env_kwargs: str) -> dict[str, str]:
+    """A digest of every file that the environment's arguments name: another file is another experiment.
+
+    >>> data('{"g": 9.81, "riders": ""}')
+    {}
+    """
+    try:
+        given = json.loads(env_kwargs)
+    except ValueError:
+        given = None
+    if not isinstance(given, dict):
+        return {}
+    paths = {name: value for name, value in given.items() if isinstance(value, str) and value and len(value) < 1000}
+    return {
+        name: hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
+        for name, path in paths.items()
+        if "\0" not in path and Path(path).is_file()
     }
 
 

@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from shoal.compiled.infos import FinalInfos
 from shoal.core.arrays import Array, Layout
 from shoal.core.errors import ShapeError
 from shoal.core.own import OwnVectorEnv
 from shoal.core.protocols import parts_of
+from shoal.vector.infos import Numbers, last_numbers
 
 
 @dataclass
@@ -32,6 +34,7 @@ class Outcome:
     valid: Array | None  # bool[n]: False where the "transition" was only a reset; None when all are valid
     broken: Array | None  # bool[n]: the episode was lost to a fault; None when none was
     final: tuple[Array, list[Array]] | None  # (environments truncated, their true final observations per leaf)
+    last: tuple[Array, Numbers] | None = None  # (environments whose episodes ended, the numbers in their last infos)
 
 
 class Stepper:
@@ -98,7 +101,9 @@ class Stepper:
             elif ended.any():
                 observations, _ = self.env.reset(options={"reset_mask": ended.copy()})
                 self._copy(observations, out, ended)
-        return Outcome(rewards, terminated, truncated, valid, self._broken(slice(0, self.env.num_envs)), final)
+        every = slice(0, self.env.num_envs)
+        last = self._last(infos, ended, every)
+        return Outcome(rewards, terminated, truncated, valid, self._broken(every), final, last)
 
     def _final_observations(self, infos: dict[str, Any], rows: Array) -> list[Array]:
         """The true last observations of episodes that were cut short, per leaf [len(rows), *shape]."""
@@ -114,16 +119,25 @@ class Stepper:
 
     def outcome(self, step: tuple[Any, Array, Array, Array, dict[str, Any]], rows: slice) -> Outcome:
         """A step of one of shoal's own backends as an Outcome."""
-        _, rewards, terminated, truncated, _ = step
+        _, rewards, terminated, truncated, infos = step
         valid = None
         if self.mode == AutoresetMode.NEXT_STEP:
             valid, self.over[rows] = ~self.over[rows], terminated | truncated
+        last = self._last(infos, terminated | truncated, rows)
         if not truncated.any():
-            return Outcome(rewards, terminated, truncated, valid, None, None)
+            return Outcome(rewards, terminated, truncated, valid, None, None, last)
         local = np.flatnonzero(truncated & ~terminated)
         finals = self.layout.take_apart(self._own.final_obs)
         final = local, [array[local + rows.start] for array in finals]
-        return Outcome(rewards, terminated, truncated, valid, self._broken(rows), final)
+        return Outcome(rewards, terminated, truncated, valid, self._broken(rows), final, last)
+
+    def _last(self, infos: Any, ended: Array, rows: slice) -> tuple[Array, Numbers] | None:
+        """What the environments said last of the episodes that ended (bool[n], of the environments `rows`)."""
+        if isinstance(infos, FinalInfos) or not infos or not ended.any():  # a compiled environment says nothing
+            return None
+        local = np.flatnonzero(ended)
+        found = last_numbers(infos, local + rows.start, of_step=self.mode != AutoresetMode.SAME_STEP)
+        return (local, found) if found else None
 
     def _broken(self, rows: slice) -> Array | None:
         restarted = None if self._inner is None else self._inner.restarted

@@ -14,6 +14,8 @@ import numpy as np
 
 from shoal.core.arrays import Array, Layout
 
+Numbers = dict[str, tuple[Array, Array]]  # by name: bool[k] where, float64[k] what
+_NO_NUMBERS = ("final_obs", "final_info")
 _DTYPES = {kind: np.dtype(kind) for kind in (bool, int, float)}
 
 
@@ -75,6 +77,56 @@ def final_infos(
     for place, index in enumerate(np.flatnonzero(mask).tolist()):
         final[index] = layout.assemble([leaf[place] for leaf in leaves])
     return {"final_obs": final, "_final_obs": mask, "final_info": final_info, "_final_info": mask.copy()}
+
+
+def last_numbers(infos: Any, rows: Array, *, of_step: bool) -> Numbers:
+    """The numbers in the last infos of the environments `rows` (int64[k]), whose episodes have just ended: by name,
+    where (bool[k]) and what (float64[k]). `of_step`: the infos of the step are theirs, else those in `final_info` are.
+    A number within a dict is called `outer.inner`. What is no number (text, an array, None) is there as NaN.
+
+    >>> infos = add_info({}, {"final_info": {"won": True, "by": {"points": 3}}}, 1, num_envs=2)
+    >>> {name: values.tolist() for name, (_, values) in last_numbers(infos, np.array([1]), of_step=False).items()}
+    {'won': [1.0], 'by.points': [3.0]}
+    """
+    if not of_step:
+        infos = infos.get("final_info") if isinstance(infos, dict) else infos
+    if isinstance(infos, list | tuple) or (isinstance(infos, np.ndarray) and infos.dtype == object):
+        merged: dict[str, Any] = {}  # one dict for each environment, as older vector environments have it
+        for place, row in enumerate(rows.tolist()):
+            if isinstance(info := infos[row], dict):
+                add_info(merged, info.get("final_info", info) if not of_step else info, place, len(rows))
+        infos, rows = merged, np.arange(len(rows))
+    found: Numbers = {}
+    if isinstance(infos, dict):
+        _gather(infos, rows, "", found)
+    return found
+
+
+def _gather(infos: dict[str, Any], rows: Array, prefix: str, found: Numbers) -> None:
+    for name, values in infos.items():
+        if not isinstance(name, str) or (name.startswith("_") and name[1:] in infos) or name in _NO_NUMBERS:
+            continue
+        mask = infos.get(f"_{name}")
+        if isinstance(values, dict):
+            _gather(values, rows, f"{prefix}{name}.", found)
+        elif isinstance(values, np.ndarray) and values.ndim and len(values) > rows.max():
+            there = np.ones(len(rows), np.bool_) if mask is None else np.asarray(mask, np.bool_)[rows]
+            picked = values[rows]
+            if picked.dtype.kind not in "biuf" or picked.ndim > 1:
+                picked = np.array([number_of(value) for value in picked], np.float64)
+            found[prefix + name] = there, picked.astype(np.float64)
+
+
+def number_of(value: Any) -> float:
+    """A number as float; NaN of what is none."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if not isinstance(value, bool | int | float | np.bool_ | np.integer | np.floating):
+        return float("nan")
+    try:
+        return float(value)
+    except OverflowError:
+        return float("nan")
 
 
 def _fresh(value: Any, num_envs: int) -> Array:

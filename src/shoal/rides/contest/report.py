@@ -15,6 +15,7 @@ from typing import Any
 from shoal.core.statistics import ENOUGH_FOR_BOOTSTRAP
 from shoal.rides.commands import BASELINES, baseline, run_contests
 from shoal.rides.contest.record import BASE, Contest
+from shoal.rides.contest.unfold import SCENE, scene
 from shoal.rides.options import FUTURES, RidesOptions
 from shoal.rides.policies.learned import Negotiator
 from shoal.runs.disk import from_json, replace_atomically, to_json
@@ -167,7 +168,7 @@ def _reference(budget: tuple[int, int] | None, folder: Path) -> Callable[[Any], 
 
 
 def write_pictures(contest: Contest, name: str, folder: Path, ours: Sequence[str] = ()) -> list[Path]:
-    """The four pictures of a policy in a contest, as SVG."""
+    """The four pictures of a policy in a contest, as SVG, and the data of the day on the page."""
     from shoal.rides.desk import day_view
     from shoal.rides.figures import day as rides_day
     from shoal.rides.figures import scores as rides_scores
@@ -185,6 +186,7 @@ def write_pictures(contest: Contest, name: str, folder: Path, ours: Sequence[str
         "rides-calibration": rides_scores.calibration_figure(day_view.reliability(contest, name)),
     }
     folder.mkdir(parents=True, exist_ok=True)
+    replace_atomically(folder / SCENE, to_json(scene(contest, name, day), indent=None))
     paths = []
     for stem, figure in figures.items():
         paths.append(folder / f"{stem}.svg")
@@ -250,6 +252,7 @@ def section(run: Run, quickest: str) -> str:
             parts.append(_about(contest, results) + _policies(contest, ours) + _paired(contest, ours))
     except _OTHER as error:
         parts.append(f"<p>{EVALUATION} is not one of this version ({text(error)}): evaluate the run again.</p>")
+    parts.append(_day(run))
     for stem, title in PICTURES.items():
         picture = run.figures / f"{stem}.svg"
         if picture.exists():
@@ -258,6 +261,23 @@ def section(run: Run, quickest: str) -> str:
     return "".join(parts)
 
 
+def _day(run: Run) -> str:
+    """The day with the median net gain, with a slider through its requests; nothing where none was recorded."""
+    path = run.figures / SCENE
+    if not path.exists():
+        return ""
+    from shoal.rides.figures.scene import scene as drawn
+
+    try:
+        if path.stat().st_size > MOST_SCENE:
+            raise ValueError(f"expected at most {MOST_SCENE:,} bytes")
+        markup = drawn(from_json(path.read_bytes()))
+    except (OSError, IndexError, *_OTHER) as error:
+        return f"<p class='event'>The day could not be drawn: {text(error)}</p>"
+    return f"<h3>A day, request by request</h3>{markup}"
+
+
+MOST_SCENE = 2_000_000  # bytes
 _SHAPES = {"rides-calibration": "middle"}
 
 

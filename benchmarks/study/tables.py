@@ -1,0 +1,103 @@
+"""Tables of the study for docs/results.md and docs/comparing.md, from the stored rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.harness.figures import Results, cells, number
+from benchmarks.harness.rows import Row
+
+NAME = "num_envs_study"
+TASKS = {"cartpole": "CartPole-v1", "cage2": "cage2", "rides": "rides"}
+CLAIMS = {  # label of the metric: what is said of it
+    "final performance (held-out return, IQM)": "held-out return",
+    "steps to the threshold": "steps to the threshold",
+    "updates to the threshold": "gradient steps to the threshold",
+    "seconds to the threshold": "CPU-seconds to the threshold",
+    "training return after equal seconds": "training return after equal CPU-seconds",
+    "spread between runs (distance from the median)": "spread between runs",
+    "gap between training and held-out": "training less held-out return",
+    "throughput": "steps per CPU-second",
+}
+PROMISES = (
+    ("30-50 % fewer samples to a target", "steps to the threshold"),
+    ("10-20 % higher final performance", "final performance (held-out return, IQM)"),
+    ("half the variance between runs", "spread between runs (distance from the median)"),
+    ("2-3 times faster to a target", "seconds to the threshold"),
+    ("15-25 % better on unseen instances: training less held-out return", "gap between training and held-out"),
+)
+
+
+def environments_study(results: Results, *parts: str) -> str:
+    """Every claim of some parts: both levels, the difference and the verdict; then every seed's held-out return."""
+    found, lines = _claims(results), []
+    for part in parts:
+        for arm in dict.fromkeys(arm for one, arm, _ in found if one == part):
+            trainings = _row(results, f"{part}: trainings")
+            threshold = _row(results, f"{part}: threshold, mean training return")
+            about = f"**{TASKS[part.partition('-')[0]]}, {arm} environments against 64.**"
+            if threshold is not None and threshold.value is not None:
+                about += f" Threshold {number(threshold.value)}: {threshold.note}."
+            if trainings is not None and trainings.value is not None:
+                about += f" {number(trainings.value, 0)} {trainings.note} trainings are over."
+            lines += [
+                about,
+                "",
+                cells("what", "64", arm, "difference [95 % interval]", "verdict"),
+                "|---|---|---|---|---|",
+            ]
+            for label, name in CLAIMS.items():
+                if (row := found.get((part, arm, label))) is not None:
+                    told = row.detail
+                    levels = [number(level) for level in told["levels"]]
+                    lines.append(cells(name, *levels, told["difference"], f"{told['verdict']}, {told['seeds']} seeds"))
+            lines += ["", *_every_seed(found[part, arm, next(iter(CLAIMS))]), ""]
+    return "\n".join(lines).rstrip()
+
+
+def promises(results: Results) -> str:
+    """What 256 environments were said to bring over 64, and what the study says."""
+    found = _claims(results)
+    tasks = [part for part in TASKS if any(one == part for one, _, _ in found)]
+    lines = [cells("256 environments instead of 64", *(TASKS[task] for task in tasks)), "|---" * (1 + len(tasks)) + "|"]
+    for promise, label in PROMISES:
+        lines.append(cells(promise, *(_said(found.get((task, "256", label))) for task in tasks)))
+    return "\n".join(lines)
+
+
+def _said(row: Row | None) -> str:
+    if row is None:
+        return "not measured"
+    told = row.detail
+    if told["verdict"] == "insufficient":
+        return f"not settled ({told['seeds']} seeds)"
+    if len({value for values in told["each"].values() for value in values}) == 1:
+        return f"{told['verdict']}: every run has the same value ({told['seeds']} seeds)"
+    provisional = ", provisional" if told["seeds"] < 10 else ""
+    return f"**{told['verdict']}**: {told['difference']} ({told['seeds']} seeds{provisional})"
+
+
+def _every_seed(row: Row) -> list[str]:
+    each: dict[str, list[float]] = row.detail["each"]
+    return [
+        f"Held-out return of every seed, {arm} environments: {', '.join(number(value) for value in values)}."
+        for arm, values in each.items()
+    ]
+
+
+def _claims(results: Results) -> dict[tuple[str, str, str], Row]:
+    """Rows by part, arm and label."""
+    found = {}
+    for row in results.rows(NAME):
+        head, _, label = row.name.partition(": ")
+        part, _, rest = head.partition(", ")
+        if " environments against " in rest:
+            found[part, rest.partition(" environments")[0], label] = row
+    return found
+
+
+def _row(results: Results, name: str) -> Row | None:
+    return next((row for row in results.rows(NAME) if row.name == name), None)
+
+
+TABLES: tuple[Any, ...] = (environments_study, promises)
