@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from shoal.core.machine import usable_cores
+from shoal.core.protocols import Batched
 from shoal.core.seeds import Stream
 from shoal.rides.routing.neural.decoding import Decoding
 
@@ -146,12 +147,14 @@ class RidesOptions:
 
 
 @dataclass(frozen=True)
-class RidesTask:
+class RidesTask(Batched):
     """What `make_vec` takes: makes any number of environments as one."""
 
     options: RidesOptions
 
-    def make_vector(self, num_envs: int, threads: int | Literal["auto"], stream: Stream) -> RidesVectorEnv:
+    def make_vector(
+        self, num_envs: int, threads: int | Literal["auto"] = 1, stream: Stream = Stream.TRAIN
+    ) -> RidesVectorEnv:
         """N days at a time; training riders for the training stream, held-out ones for evaluation."""
         from shoal.rides.env import RidesVectorEnv
 
