@@ -100,4 +100,30 @@ def _row(results: Results, name: str) -> Row | None:
     return next((row for row in results.rows(NAME) if row.name == name), None)
 
 
-TABLES: tuple[Any, ...] = (environments_study, promises)
+def scaling_table(results: Results) -> str:
+    """Samples, times, speed-ups and memory by task and number of environments."""
+    lines = [
+        cells(
+            "task, environments", "samples an epoch", "epoch, s", "samples/s", "speed-up", "samples per CPU-second",
+            "speed-up per CPU-second", "memory of environments, MB", "of rollout and learner", "of the first updates",
+        ),
+        "|---" * 10 + "|",
+    ]  # fmt: skip
+    first: dict[str, Row] = {}
+    for row in results.rows("scaling"):
+        task, told = row.name.rpartition(", ")[0], row.detail
+        base = first.setdefault(task, row)
+        assert row.value is not None
+        assert base.value is not None
+        memory = [number(max(0.0, told["memory_mb"][part]), 1) for part in told["memory_mb"]]
+        speed_up, per_cpu = row.value / base.value, told["per_cpu_s"] / base.detail["per_cpu_s"]
+        lines.append(
+            cells(
+                row.name.removesuffix(" environments"), number(told["samples"], 0), number(told["epoch_s"]),
+                number(row.value, 0), f"{speed_up:.1f}", number(told["per_cpu_s"], 0), f"{per_cpu:.1f}", *memory,
+            )
+        )  # fmt: skip
+    return "\n".join(lines)
+
+
+TABLES: tuple[Any, ...] = (environments_study, promises, scaling_table)
