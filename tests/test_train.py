@@ -437,7 +437,12 @@ def test_a_budget_in_episodes_ends_with_the_epoch_that_completes_them(tmp_path) 
 
 
 @pytest.mark.parametrize(
-    ("task", "expected"), [("FrozenLake-v1", (256, 1e-3, 0.02)), ("MountainCarContinuous-v0:bare", (64, 3e-4, 0.0))]
+    ("task", "expected"),
+    [
+        ("FrozenLake-v1", (256, 1e-3, 0.05)),
+        ("CartPole-v1:bare", (256, 1e-3, 0.02)),
+        ("MountainCarContinuous-v0:bare", (256, 1e-3, 0.0)),
+    ],
 )
 def test_defaults_follow_the_kind_of_actions(task: str, expected: tuple[float, ...], tmp_path: Path) -> None:
     """What "auto" stands for is written down as numbers, and a flag given by hand wins."""

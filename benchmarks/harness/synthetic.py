@@ -55,3 +55,22 @@ class Synthetic(gym.Env[Any, Any]):
         while time.thread_time() < until:
             pass
         return observation, 1.0, False, False, {}
+
+
+class SyntheticFrames(Synthetic):
+    """The same with a picture, uint8[84, 84, 4], as observation, and 6 actions, as Atari's games have them.
+
+    >>> SyntheticFrames(cost_us=10).reset(seed=0)[0].shape
+    (84, 84, 4)
+    """
+
+    def __init__(self, cost_us: float) -> None:
+        super().__init__(cost_us, floats=1)
+        self.observation_space = gym.spaces.Box(0, 255, (84, 84, 4), np.uint8)
+        self.action_space = gym.spaces.Discrete(6)
+        self._observation = np.zeros((84, 84, 4), np.uint8)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        gym.Env.reset(self, seed=seed)
+        self._observation = self.np_random.integers(0, 256, (84, 84, 4), np.uint8)
+        return self._observation.copy(), {}

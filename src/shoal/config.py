@@ -114,7 +114,8 @@ class PPOConfig:
     value_clip: float | None = None
     """Clip range of the change in value; none by default."""
     entropy_coef: float | Literal["auto"] = 0.0
-    """Weight of the entropy bonus. "auto": 0 for continuous actions, otherwise 0.02."""
+    """Weight of the entropy bonus. "auto": 0 for continuous actions, otherwise 0.02, or 0.05 where an observation is
+    the number of a state."""
     entropy_schedule: ScheduleName = "constant"
     """From --entropy-coef to 0 over the run."""
     value_coef: float = 0.5
@@ -178,29 +179,31 @@ class PPOConfig:
                 "one would move the other. Add --network separate"
             )
 
-    def for_actions(self, continuous: bool) -> PPOConfig:
-        """The same with a number for each "auto": what learns well with that kind of actions.
+    def for_spaces(self, continuous: bool, numbered: bool = False) -> PPOConfig:
+        """The same with a number for each "auto": what learns well with such actions and observations. `numbered`
+        observations name a state and nothing else.
 
-        >>> PPOConfig(learning_rate="auto").for_actions(continuous=False).learning_rate
+        >>> PPOConfig(learning_rate="auto").for_spaces(continuous=False).learning_rate
         0.001
         """
-        chosen = {name: values[not continuous] for name, values in BY_ACTIONS.items() if getattr(self, name) == "auto"}
+        kind = 0 if continuous else 2 if numbered else 1
+        chosen = {name: values[kind] for name, values in BY_SPACES.items() if getattr(self, name) == "auto"}
         return dataclasses.replace(self, **chosen) if chosen else self
 
 
-# (continuous actions, any others): small steps on many small minibatches, or large steps and a policy kept from
-# settling early. Measured by benchmarks/ppo/default_learning.py.
-BY_ACTIONS: dict[str, tuple[Any, Any]] = {
-    "minibatch_size": (64, 256),
-    "learning_rate": (3e-4, 1e-3),
-    "entropy_coef": (0.0, 0.02),
+# (continuous actions, discrete ones, discrete ones on numbered states): small steps on many small minibatches, or large
+# steps and a policy kept from settling early, which it does soonest where no state tells of another (Taxi-v4).
+BY_SPACES: dict[str, tuple[Any, Any, Any]] = {
+    "minibatch_size": (64, 256, 256),
+    "learning_rate": (3e-4, 1e-3, 1e-3),
+    "entropy_coef": (0.0, 0.02, 0.05),
 }
 
 
 def chosen(value: int | float | Literal["auto"]) -> Any:
     """An option that may be "auto", once the actions are known."""
     if value == "auto":
-        raise ValueError('expected a number, got "auto": call PPOConfig.for_actions first')
+        raise ValueError('expected a number, got "auto": call PPOConfig.for_spaces first')
     return value
 
 
@@ -319,10 +322,8 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
-        for name in ("frame_skip", "frame_stack"):
+        for name in ("frame_skip", "frame_stack", *(("resize",) if self.resize is not None else ())):
             check_whole(name, getattr(self, name), 1)
-        if self.resize is not None:
-            check_whole("resize", self.resize, 1)
 
     def replace(self, **changes: Any) -> TrainConfig:
         """A copy with changes given by flat name, e.g. `replace(num_envs=64, seed=1)`."""

@@ -12,6 +12,7 @@ from gymnasium.spaces import Box
 from gymnasium.vector import VectorEnv
 
 from shoal.config import FromPython, TrainConfig, to_dict
+from shoal.core.spaces import is_numbered
 from shoal.held_out_curve import HeldOutCurve
 from shoal.learn.encoders import Features
 from shoal.learn.pictures import chosen_encoder
@@ -188,4 +189,5 @@ def _with_threads(config: TrainConfig, observation_space: Space[Any]) -> TrainCo
 def _for_spaces(config: TrainConfig, observation_space: Space[Any], action_space: Space[Any]) -> TrainConfig:
     """The options that depend on the spaces, as values that config.json can show."""
     config = config.replace(encoder=chosen_encoder(config.ppo.encoder, observation_space))
-    return dataclasses.replace(config, ppo=config.ppo.for_actions(isinstance(action_space, Box)))
+    ppo = config.ppo.for_spaces(isinstance(action_space, Box), is_numbered(observation_space))
+    return dataclasses.replace(config, ppo=ppo)

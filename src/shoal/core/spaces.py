@@ -87,3 +87,16 @@ def _unbound(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.nda
     values = [float(v) if isinstance(v, str) else v for v in (value if isinstance(value, list) else [value])]
     array = np.array(values, dtype)
     return np.full(shape, array[0], dtype) if len(values) == 1 else array.reshape(shape)
+
+
+def is_numbered(space: spaces.Space[Any]) -> bool:
+    """Whether its values are numbers of states, alone or several together, and no quantities.
+
+    >>> is_numbered(spaces.Discrete(500)), is_numbered(spaces.Box(0, 1))
+    (True, False)
+    """
+    if isinstance(space, spaces.Tuple):
+        return all(is_numbered(part) for part in space.spaces)
+    if isinstance(space, spaces.Dict):
+        return all(is_numbered(part) for part in space.spaces.values())
+    return isinstance(space, spaces.Discrete | spaces.MultiDiscrete)

@@ -16,11 +16,10 @@ from torch import nn
 
 from shoal.config import TrainConfig
 from shoal.core.arrays import Array
-from shoal.core.errors import NotFinite, OutOfRange
 from shoal.core.machine import Stopwatch
 from shoal.core.protocols import parts_of
 from shoal.core.seeds import SCHEME, Stream, sequence
-from shoal.core.spaces import space_from_data, space_to_data
+from shoal.core.spaces import is_numbered, space_from_data, space_to_data
 from shoal.learn.credit import credited, figures
 from shoal.learn.deploy import DeployedPolicy
 from shoal.learn.gae import gae, next_values
@@ -48,12 +47,13 @@ class Learner:
         interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
         check_device(config.ppo.device)
-        ppo = config.ppo.for_actions(isinstance(env.single_action_space, spaces.Box))
+        seen, acts = env.single_observation_space, env.single_action_space
+        ppo = config.ppo.for_spaces(isinstance(acts, spaces.Box), is_numbered(seen))
         self.config, self.env, self.parts = dataclasses.replace(config, ppo=ppo), env, parts_of(env)
         seed = config.run.seed
         self.agent = Agent(
-            env.single_observation_space,
-            env.single_action_space,
+            seen,
+            acts,
             ppo,
             init_seed=_word(seed, Stream.INIT),
             network=network,
@@ -73,6 +73,7 @@ class Learner:
             segments=ppo.update_interval,
             noise=self.noise,
             device=ppo.device,
+            values=lambda: self.agent.acted_values,
             interrupted=interrupted,
         )
         self.tracker = EpisodeTracker(env.num_envs, names=chosen_names(config.run.log_info, self.parts.has_figures))
@@ -108,14 +109,15 @@ class Learner:
             return None if self.epoch % self.config.ppo.update_interval else self._estimated(rollout)
 
     def _estimated(self, rollout: Rollout) -> Batch:
-        self._check_finite(rollout)
+        rollout.check_finite(None if self.parts.checks_finite else self.agent.features.layout)
         agent, steps, num_envs = self.agent, rollout.steps, rollout.num_envs
         self._scale_is_new = agent.moments is not None and agent.moments.count == 0
         if self._scale_is_new:
             self._learn_scale(rollout)
         flat = [tensor.flatten(0, 1) for tensor in rollout.tensors]  # per leaf [(T + 1) N, *shape]
         valid = rollout.valid.ravel()
-        features, values = agent.encode_and_value(flat, valid)
+        acted = None if rollout.values is None or self._scale_is_new else rollout.values.ravel()  # by the same scale
+        features, values = agent.encode_and_value(flat, valid, acted)
         values = values.reshape(steps + 1, num_envs)
         rewards = np.sign(rollout.rewards) if self.config.ppo.clip_rewards else rollout.rewards
         if self.reward_scale is not None:
@@ -206,21 +208,6 @@ class Learner:
             tensors = [torch.from_numpy(np.concatenate(parts)) for parts in leaves]
             final_values[times, envs] = self.agent.values(self.agent.encode(tensors))
         return final_values
-
-    def _check_finite(self, rollout: Rollout) -> None:
-        """Learn from finite numbers only. shoal's own backends check each observation; others do not."""
-        fine = np.isfinite(rollout.rewards)
-        if not fine.all():
-            row, env = (int(i) for i in np.argwhere(~fine)[0])
-            text = f"in step {row} of the rollout, the reward is no finite float32: {rollout.rewards[row, env]}"
-            raise NotFinite(text, env=env)
-        if self.parts.checks_finite:
-            return
-        try:
-            rows = [array.reshape(-1, *array.shape[2:]) for array in rollout.observations]
-            self.agent.features.layout.check_finite(rows, "in the rollout,")
-        except (NotFinite, OutOfRange) as error:
-            raise type(error)(error.message, env=error.row % rollout.num_envs) from None  # type: ignore[union-attr]
 
     # -- state ---------------------------------------------------------------------------------
 

@@ -149,10 +149,15 @@ class Agent:
     def begin_acting(self) -> None:
         """Look at the network once, not at every step. Called before every rollout: a layer may have been replaced."""
         self._policy = acting_policy(self.network)
+        self._both: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None
+        if isinstance(self.network, SeeingActorCritic) and self.network.is_plain():
+            self._both = self.network.both
+        self.acted_values: Tensor | None = None  # [B] of the last `act`, where the same look gave them
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is looked up in the network (a copy acts by its own), nor what a rollout left."""
-        return {name: value for name, value in self.__dict__.items() if name != "_policy"} | {"_rows": None}
+        unkept = ("_policy", "_both", "acted_values")
+        return {name: value for name, value in self.__dict__.items() if name not in unkept} | {"_rows": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -160,15 +165,22 @@ class Agent:
 
     def act(self, leaves: Sequence[Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
         """Parameters and sampled actions."""
-        params = self._params(self._policy, leaves)
+        if self._both is None:
+            params = self._params(self._policy, leaves)
+        else:
+            parts = [self._both(rows) for rows in self._looks(leaves)]
+            params = self._masked(torch.cat([params for params, _ in parts]), leaves)
+            self.acted_values = torch.cat([values for _, values in parts])
         return params, self.kind.sample(params, noise)
 
     def _params(self, policy: Callable[[Tensor], Tensor], leaves: Sequence[Tensor]) -> Tensor:
         """Of pictures, part by part: what the convolutions take for a thousand environments would not be bounded."""
         if not self.features.pictures:
             return self._masked(policy(self.encode(leaves)), leaves)
-        parts = [policy(self.encode([leaf[part] for leaf in leaves])) for part in self.chunks(len(leaves[0]))]
-        return self._masked(torch.cat(parts), leaves)
+        return self._masked(torch.cat([policy(rows) for rows in self._looks(leaves)]), leaves)
+
+    def _looks(self, leaves: Sequence[Tensor]) -> Iterator[Tensor]:
+        return (self.encode([leaf[part] for leaf in leaves]) for part in self.chunks(len(leaves[0])))
 
     def _masked(self, params: Tensor, leaves: Sequence[Tensor]) -> Tensor:
         masks = self.features.masks(leaves)
@@ -180,22 +192,29 @@ class Agent:
         parts = [self.network.value(features[part]) for part in self.chunks(len(features))]
         return torch.cat(parts).cpu().numpy() if parts else np.zeros(0, np.float32)
 
-    def encode_and_value(self, leaves: Sequence[Tensor], valid: Array) -> tuple[Tensor, Array]:
+    def encode_and_value(
+        self, leaves: Sequence[Tensor], valid: Array, known: Array | None = None
+    ) -> tuple[Tensor, Array]:
         """Rows for the network of what is marked in bool[B], and values of all leaf rows `[B + more, *shape]`, the last
-        observations' included: part by part, so that rows are held once, in memory that every rollout uses again."""
+        observations' included: part by part, so that rows are held once, in memory that every rollout uses again.
+        `known` are values [B] that are known already."""
         count = len(leaves[0])
         if self.features.is_picture and self.device == "cpu":  # the environment's bytes, where they lie in the rollout
             seen = self.encode(leaves)
             picked = seen[: len(valid)]
-            return picked if valid.all() else picked[torch.from_numpy(np.flatnonzero(valid))], self.values(seen)
+            values = self.values(seen) if known is None else np.append(known, self.values(seen[len(known) :]))
+            return picked if valid.all() else picked[torch.from_numpy(np.flatnonzero(valid))], values
         if self._rows is None or len(self._rows) < len(valid):
             width, dtype = self.features.width, self.features.dtype
             self._rows = torch.empty((len(valid), width), dtype=dtype, device=self.device)
         rows = self._rows[: int(valid.sum())]
-        values, at = np.empty(count, np.float32), 0
+        values, at, told = np.empty(count, np.float32), 0, 0 if known is None else len(known)
+        if known is not None:
+            values[:told] = known
         for part in self.chunks(count):
             encoded = self.encode([leaf[part] for leaf in leaves])
-            values[part] = self.values(encoded)
+            if part.stop > told:
+                values[max(part.start, told) : part.stop] = self.values(encoded[max(told - part.start, 0) :])
             here = valid[part]  # shorter than the part where the last observations begin: nobody acted from them yet
             picked = encoded[: len(here)] if here.all() else encoded[torch.from_numpy(np.flatnonzero(here))]
             rows[at : at + len(picked)] = picked

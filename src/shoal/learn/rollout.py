@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shoal.core.arrays import Array
+from shoal.core.arrays import Array, Layout
+from shoal.core.errors import NotFinite, OutOfRange
 from shoal.core.machine import Stopwatch
 from shoal.core.protocols import parts_of
 from shoal.learn.distributions import ActionKind
@@ -42,6 +43,7 @@ class Rollout:
         self.truncated = np.zeros((steps, self.num_envs), np.bool_)
         self.valid = np.ones((steps, self.num_envs), np.bool_)
         self.broken = np.zeros((steps, self.num_envs), np.bool_)
+        self.values: Array | None = None  # float32[T, N] of a policy that gives them as it acts
         self.finals: list[tuple[int, Array, list[Array]]] = []  # (t, environments, final observations per leaf)
         self.said: list[tuple[int, Array, Numbers]] = []  # (t, environments whose episodes ended, what they said last)
         self.tensors = [torch.from_numpy(array) for array in self.observations]
@@ -50,6 +52,21 @@ class Rollout:
     def ended(self) -> Array:
         """bool[T, N]: this transition was the last of its episode."""
         return self.terminated | self.truncated
+
+    def check_finite(self, layout: Layout | None) -> None:
+        """Learn from finite numbers only. shoal's own backends check each observation; of others' this does, with their
+        `layout`."""
+        fine = np.isfinite(self.rewards)
+        if not fine.all():
+            row, env = (int(i) for i in np.argwhere(~fine)[0])
+            text = f"in step {row} of the rollout, the reward is no finite float32: {self.rewards[row, env]}"
+            raise NotFinite(text, env=env)
+        if layout is None:
+            return
+        try:
+            layout.check_finite([array.reshape(-1, *array.shape[2:]) for array in self.observations], "in the rollout,")
+        except (NotFinite, OutOfRange) as error:
+            raise type(error)(error.message, env=error.row % self.num_envs) from None  # type: ignore[union-attr]
 
     @staticmethod
     def bytes_needed(steps: int, num_envs: int, features: Features, kind: ActionKind) -> int:
@@ -77,10 +94,12 @@ class Collector:
         segments: int,
         noise: torch.Generator,
         device: str = "cpu",
+        values: Callable[[], Tensor | None] = lambda: None,
         interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
         self.stepper, self.features, self.kind, self.act = stepper, features, kind, act
         self.segment_steps, self.noise_generator, self.device, self.interrupted = steps, noise, device, interrupted
+        self.values = values  # of the observations acted upon last
         env = stepper.env
         space = env.single_action_space
         shape = (kind.num_noise,) if kind.num_masks == 0 else tuple(space.shape or ())
@@ -105,6 +124,7 @@ class Collector:
         first = segment * self.segment_steps
         if segment == 0:
             rollout.finals.clear()
+            rollout.values = None
             rollout.said.clear()
             rollout.valid[:] = True
             rollout.broken[:] = False
@@ -157,6 +177,10 @@ class Collector:
             masks = rollout.observations[self.features.mask_leaf][t, rows]
             check_masks(masks, self.kind.choices, first=rows.start, final=self.stepper.over[rows])
         params, actions = self.act([tensor[t, rows] for tensor in rollout.tensors], noise)
+        if (values := self.values()) is not None:
+            if rollout.values is None:
+                rollout.values = np.zeros((rollout.steps, rollout.num_envs), np.float32)
+            rollout.values[t, rows] = values.cpu().numpy()
         rollout.params[t, rows] = params
         rollout.actions[t, rows] = actions
         return self.kind.to_env(rollout.actions[t, rows].numpy())
