@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import json
 import os
 import statistics
@@ -79,7 +80,7 @@ def measure(name: str, count: int) -> dict[str, Any]:
     finally:
         envs.close()
     samples = count * config.ppo.rollout_steps
-    parts = [round(after - before, 1) for before, after in zip(memory, memory[1:], strict=False)]
+    parts = [round(after - before, 1) for before, after in itertools.pairwise(memory)]
     return {
         "samples": samples, "epoch_s": statistics.median(walls[1:]), "epoch_cpu_s": statistics.median(cpus[1:]),
         "memory_mb": dict(zip(("environments", "rollout and learner", "first updates"), parts, strict=True)),
