@@ -148,7 +148,7 @@ def settle(config: TrainConfig, env: Any, say: Callable[[str], None]) -> TrainCo
     """Before anything is written down or started: `auto` becomes a number, and what cannot fit is refused."""
     check_names(config.run.track)
     check_device(config.ppo.device)
-    if hasattr(env, "num_envs"):
+    if isinstance(env, VectorEnv):
         config = _for_spaces(
             config.replace(num_envs=env.num_envs), env.single_observation_space, env.single_action_space
         )

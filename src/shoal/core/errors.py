@@ -38,6 +38,7 @@ class EnvFault(RuntimeError):
         self.kind = kind or type(self).__name__
         self.worker_traceback = worker_traceback
         self.aftermath = ""
+        self.row = 0  # of the batch that was checked, where one was
 
     def __str__(self) -> str:
         places = (("environment", self.env), ("worker pid", self.pid), ("seed", self.seed), ("step", self.step))
@@ -57,9 +58,9 @@ class EnvRaised(EnvFault):
 class WorkerDied(EnvFault):
     """A worker process ended without saying why (killed, segmentation fault, os._exit)."""
 
-    def __init__(self, message: str, *, signal: int | None = None, **where: int | str | None) -> None:
+    def __init__(self, message: str, *, signal: int | None = None, **where: Any) -> None:
         self.signal = signal
-        super().__init__(message, **where)  # type: ignore[arg-type]
+        super().__init__(message, **where)
 
 
 class NoPlace(EnvFault):

@@ -6,14 +6,17 @@ class says, by inheritance, that they mean this.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
+from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
 from shoal.core.arrays import Array
 from shoal.core.errors import EnvFault
+from shoal.core.seeds import Stream
 
 
 class Acting(Protocol):
@@ -81,6 +84,16 @@ class TrainingEnv(VectorEnv[Any, Any, Any]):
         learnt beside the policy."""
 
     @property
+    def pids(self) -> list[int]:
+        """Worker processes, whose time counts as the environments'."""
+        return []
+
+    def take_episodes(self) -> Array | None:
+        """Of an environment that judges its episodes: those that ended since the last call, as records with the fields
+        `env` and `tally`."""
+        return None
+
+    @property
     def messages(self) -> Sequence[str]:
         """Lines for the person who watches, oldest first; each is shown once."""
         return ()
@@ -121,6 +134,21 @@ class TrainingEnv(VectorEnv[Any, Any, Any]):
     def present(self) -> tuple[list[Array], Array]:
         """Observations per leaf, and steps of the present episodes int64[N]: asked where `set_state` names some."""
         raise NotImplementedError(f"{type(self).__name__} cannot say where its environments are")
+
+
+class Batched(ABC):
+    """What makes all its environments at once, because they step in one call of their own: `make_vec` takes an object
+    of a subclass."""
+
+    @abstractmethod
+    def make_vector(
+        self, num_envs: int, threads: int | Literal["auto"] = 1, stream: Stream = Stream.TRAIN
+    ) -> VectorEnv[Any, Any, Any]:
+        """N environments; `stream` tells training from evaluation."""
+
+    def make_single(self) -> Env[Any, Any]:
+        """One environment, for `gymnasium.make`."""
+        raise NotImplementedError(f"{type(self).__name__} makes no single environment")
 
 
 def parts_of(env: VectorEnv[Any, Any, Any]) -> TrainingEnv:

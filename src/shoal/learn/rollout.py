@@ -66,7 +66,7 @@ class Rollout:
         try:
             layout.check_finite([array.reshape(-1, *array.shape[2:]) for array in self.observations], "in the rollout,")
         except (NotFinite, OutOfRange) as error:
-            raise type(error)(error.message, env=error.row % self.num_envs) from None  # type: ignore[union-attr]
+            raise type(error)(error.message, env=error.row % self.num_envs) from None
 
     @staticmethod
     def bytes_needed(steps: int, num_envs: int, features: Features, kind: ActionKind) -> int:
