@@ -100,6 +100,25 @@ def _row(results: Results, name: str) -> Row | None:
     return next((row for row in results.rows(NAME) if row.name == name), None)
 
 
+def predicted(results: Results) -> str:
+    """Samples of 256 environments over 64 until a target: as the noise scale has it, and as the study measured it."""
+    lines = [cells("task", "noise scale, by fifths of the training", "predicted", "measured"), "|---|---|---|---|"]
+    measured = _claims(results)
+    for task, shown in TASKS.items():
+        found = [row.value for row in results.rows("noise_over_training") if f"noise scale, {task}," in row.name]
+        scales = [value for value in found if value is not None]
+        if not scales:
+            continue
+        ratios = [(1 + 256 / scale) / (1 + 64 / scale) for scale in scales]
+        row = measured.get((task, "256", "steps to the threshold"))
+        told = "not measured" if row is None else f"{row.detail['levels'][1] / row.detail['levels'][0]:.2f} times"
+        if row is not None:
+            told += f" ({row.detail['seeds']} seeds)"
+        each = ", ".join("out of sight" if value is None else number(value) for value in found)
+        lines.append(cells(shown, each, f"{min(ratios):.2f} to {max(ratios):.2f} times", told))
+    return "\n".join(lines)
+
+
 def scaling_table(results: Results) -> str:
     """Samples, times, speed-ups and memory by task and number of environments."""
     lines = [
@@ -126,4 +145,4 @@ def scaling_table(results: Results) -> str:
     return "\n".join(lines)
 
 
-TABLES: tuple[Any, ...] = (environments_study, promises, scaling_table)
+TABLES: tuple[Any, ...] = (environments_study, promises, predicted, scaling_table)
