@@ -60,7 +60,7 @@ def measure(name: str, count: int) -> dict[str, Any]:
         maker(task, **{**options, **workers, "num_envs": count, "torch_threads": 1}), env, lambda text: None
     )
     warm = torch.zeros(1, requires_grad=True)
-    warm.sum().backward()
+    torch.autograd.backward([warm.sum()])
     torch.optim.Adam([warm], fused=True).step()  # what torch loads on first use is nobody's memory
     memory = [_memory_mb()]
     envs = make_envs(config, env, lambda text: None)
