@@ -28,8 +28,8 @@ from shoal.vector.serial import SerialVectorEnv
 
 
 class Moods(TrainingEnv):
-    """Episodes of one length; each environment is in a mood for a whole episode, which adds to or takes from the worth of
-    every action: its steps tell of each other, as those of an environment do."""
+    """Episodes of one length; each environment is in a mood for a whole episode, which adds to or takes from the worth
+    of every action: its steps tell of each other, as those of an environment do."""
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
     checks_finite = True

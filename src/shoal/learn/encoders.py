@@ -47,7 +47,8 @@ class Features:
             elif isinstance(part, spaces.MultiDiscrete):
                 self._one_hot(leaf, path, part.start.ravel().tolist(), part.nvec.ravel().tolist())
             else:
-                scale = 1 / 255 if dtype == np.uint8 and float(np.max(part.high)) == 255 else 1.0  # type: ignore[attr-defined]
+                bytes_ = dtype == np.uint8 and isinstance(part, spaces.Box) and float(np.max(part.high)) == 255
+                scale = 1 / 255 if bytes_ else 1.0
                 self._parts.append((leaf, "number", scale))
                 self.size += int(np.prod(shape))
                 self.wide |= (dtype.kind == "f" and dtype.itemsize > 4) or (dtype.kind in "iu" and dtype.itemsize >= 4)
@@ -148,7 +149,8 @@ def _rows(value: Tensor) -> Tensor:
     return value.unsqueeze(1) if value.dim() == 1 else value.flatten(1)
 
 
-def _find(space: spaces.Space[Any], path: tuple[Any, ...]) -> spaces.Space[Any]:
+def _find(space: Any, path: tuple[Any, ...]) -> spaces.Space[Any]:
     for key in path:
-        space = space[key]  # type: ignore[index]
-    return space
+        space = space[key]  # a Dict by name, a Tuple by number
+    found: spaces.Space[Any] = space
+    return found

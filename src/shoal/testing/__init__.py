@@ -1,1 +1,5 @@
 """What a backend or an environment of your own can be tested with."""
+
+from shoal.testing.faults import FaultyEnv, TickEnv
+
+__all__ = ["FaultyEnv", "TickEnv"]
