@@ -29,7 +29,7 @@ from shoal.rides.options import RidesOptions
 from shoal.rides.oracles import make_oracle
 from shoal.rides.policies.futures import future_values
 from shoal.rides.policies.lookahead import Lookahead
-from shoal.rides.routing.problem import NO_CHANGE, NUM_OFFERS, OFFER_MIN
+from shoal.rides.routing.problem import NUM_OFFERS, OFFER_MIN
 from shoal.rides.world.tables import Notice
 from shoal.rides.world.world import make_world
 
@@ -75,7 +75,8 @@ class RidesVectorEnv(TrainingEnv):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.flexibility = new_flexibility(self.world)
-        self._learn_histories()
+        if self.options.knowledge != "true":  # begin with what every rider answered earlier
+            self.flexibility.set_state(first_flexibility(self.options))
         self.lookahead: Lookahead | None = None
         if self.options.start in ("lookahead", "taught"):
             own, prices = self.options.lookahead, self.options.prices
@@ -236,6 +237,7 @@ class RidesVectorEnv(TrainingEnv):
             "counters": np.array(counters, np.int64),
             "progress": np.array([self.progress]),
             "unseen": unseen.view(np.uint8).copy(),
+            "watched": np.zeros((0, 3)) if self._coach is None else self._coach.watched(),
             "p_accept": self.menu.p_accept.copy(),  # as the present observations show it: the model has learned since
         }
 
@@ -256,6 +258,8 @@ class RidesVectorEnv(TrainingEnv):
         self.look()
         if "p_accept" in tensors:  # else saved by an older version
             self.menu = replace(self.menu, p_accept=tensors["p_accept"].copy())
+        if self._coach is not None and "watched" in tensors:
+            self._coach.go_on(tensors["watched"])
         self._planning.take()
         return []
 
@@ -274,23 +278,10 @@ class RidesVectorEnv(TrainingEnv):
 
     def _end(self, rows: Array, terminated: Array) -> dict[str, Any]:
         """Figures of the days that ended; their last observations; then new days."""
-        bookings = self.bookings
-        patience, refusal = self.options.burden_rates
-        cost_s, base_s = bookings.cost_s()[rows], bookings.base_cost_s()[rows]
-        agreed, refused = bookings.agreed_min()[rows], bookings.refused()[rows]
-        made = bookings.offer[rows] != NO_CHANGE
-        day = {
-            "cost_s": cost_s,
-            "base_cost_s": base_s,
-            "net_min": (base_s - cost_s) / 60.0 - patience * agreed.sum(1) - refusal * refused.sum(1),
-            "agreed_min": agreed.sum(1),
-            "refused": refused.sum(1),
-            "offers": made.sum(1),
-            "turned_away": (~bookings.plans.served[rows]).sum(1),
-        }
+        day = self.bookings.figures(rows, *self.options.burden_rates)
         self._ended.append(day)
         if self._coach is not None:
-            self._coach.end(rows, bookings, day["net_min"])
+            self._coach.end(rows, self.bookings, day["net_min"])
         infos: dict[str, Any] = {}
         for name, values in day.items():
             whole = np.zeros(self.num_envs, values.dtype)
@@ -369,11 +360,6 @@ class RidesVectorEnv(TrainingEnv):
             there = [part for part in parts if part]
             found.append({name: np.concatenate([part[name] for part in there]) for name in there[0]} if there else {})
         return [kept for kept in found if kept]
-
-    def _learn_histories(self) -> None:
-        """Begin with what every training rider answered earlier; held-out riders' types follow from their own."""
-        if self.options.knowledge != "true":
-            self.flexibility.set_state(first_flexibility(self.options))
 
 
 def _part(tensors: dict[str, Array], prefix: str) -> dict[str, Array]:
