@@ -87,7 +87,7 @@ class Features:
 
     @property
     def known_variances(self) -> Array:
-        """float64[size]: of one-hot features, were all states as common; NaN for the others, which are to be learned."""
+        """float64[size]: of one-hot features, were all states as common; NaN for the others: theirs is learned."""
         known = []
         for leaf, how, detail in self._parts:
             if how == "number":
