@@ -32,7 +32,8 @@ def factories(kind: str | None, **options: Any) -> list[Any]:
     """N sound environments, or N - 1 and one that breaks."""
     made: list[Any] = [TickEnv] * N
     if kind is not None:
-        made[BAD] = functools.partial(FaultyEnv, kind, **{"at_step": AT, **options})
+        at = 1 if kind.endswith("-reset") else AT
+        made[BAD] = functools.partial(FaultyEnv, kind, **{"at_step": at, **options})
     return made
 
 

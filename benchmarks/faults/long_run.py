@@ -59,8 +59,18 @@ class Survived(NamedTuple):
     same: bool
 
 
-def survive(case: Case, epochs: int, every_s: float, folder: Path, seed: int = 1, least_kills: int = 1) -> Survived:
-    """Train `epochs` undisturbed, and again while it is killed at random moments, `every_s` apart on average."""
+def survive(
+    case: Case,
+    epochs: int,
+    every_s: float,
+    folder: Path,
+    *,
+    seed: int = 1,
+    least_kills: int = 1,
+    most_kills: int = 10**6,
+) -> Survived:
+    """Train `epochs` undisturbed, and again while it is killed at random moments, `every_s` apart on average; after
+    `most_kills` it is left alone."""
     common = [
         *case.flags,
         "--epochs",
@@ -83,7 +93,7 @@ def survive(case: Case, epochs: int, every_s: float, folder: Path, seed: int = 1
             begun, had = time.monotonic(), _epoch(folder / "killed")
             while process.poll() is None:
                 moved = _epoch(folder / "killed") > had  # every life gets somewhere, or the run never ends
-                if moved and time.monotonic() - begun > moment:
+                if moved and kills < most_kills and time.monotonic() - begun > moment:
                     os.killpg(process.pid, signal.SIGKILL)
                     kills += 1
                     break
@@ -125,7 +135,7 @@ def _epoch(run: Path) -> int:
     return -1
 
 
-def measure(minutes: float, every_s: float, say: Say) -> list[Row]:
+def measure(minutes: float, every_s: float, say: Say, epochs: int | None = None) -> list[Row]:
     """Both trainings, half of the time each; a pilot says how many epochs that is."""
     found = []
     for case in (RIDES, CARTPOLE):
@@ -136,9 +146,9 @@ def measure(minutes: float, every_s: float, say: Say) -> list[Row]:
             kept = ["--save-interval", "1", "--runs-dir", str(folder), "--name", "pilot"]
             _wait(_start(["train", *case.flags, "--epochs", str(pilot), *kept]))
             each_s = max(time.monotonic() - start, 1.0) / pilot / 2  # half of it is starting
-            epochs = max(int(minutes * 30 / each_s / 2), 20)
-            say(f"{case.name}: {epochs} epochs, killed every {every_s:g} s on average")
-            came = survive(case, epochs, every_s, folder)
+            count = epochs or max(int(minutes * 30 / each_s / 2), 20)
+            say(f"{case.name}: {count} epochs, killed every {every_s:g} s on average")
+            came = survive(case, count, every_s, folder, most_kills=max(int(minutes * 30 / every_s), 2))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         detail = {"kills": came.kills, "epochs": came.epochs, "seconds": round(came.seconds)}
@@ -159,13 +169,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m benchmarks.faults.long_run", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0, help="about so long in all")
     parser.add_argument("--every", type=float, default=60.0, help="seconds between kills, on average")
+    parser.add_argument("--epochs", type=int, help="of each training, in place of what a pilot says")
     parser.add_argument("--store", action="store_true", help="write benchmarks/results/long_run.json")
     given = parser.parse_args(arguments)
     if given.store:
         stored.require_clean()
-    found = measure(given.minutes, given.every, lambda text: print(text, file=sys.stderr, flush=True))
+    found = measure(given.minutes, given.every, lambda text: print(text, file=sys.stderr, flush=True), given.epochs)
     if given.store:
-        command = f"python -m benchmarks.faults.long_run --minutes {given.minutes:g} --every {given.every:g} --store"
+        command = f"python -m benchmarks.faults.long_run --minutes {given.minutes:g} --every {given.every:g}"
+        command += f" --epochs {given.epochs} --store" if given.epochs else " --store"
         stored.write("long_run", command, found)
     return int(any(row.met is False for row in found))
 
