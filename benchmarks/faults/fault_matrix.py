@@ -30,6 +30,7 @@ from benchmarks.harness.rows import Row
 Say = Callable[[str], None]
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S, START_S = 30.0, 120.0  # of a scenario; of the first, which imports and starts everything
+RAY_MORE_S = 15.0  # Ray's actors may take so much longer: they have 10 s for a step where others have 2
 CLOSE_S = 5.0
 
 
@@ -53,7 +54,7 @@ SCENARIOS: dict[str, Scenario] = {
     "raise-reset": Scenario(4, "exception in reset", "EnvRaised", 5.0, _NO_PYTHON),
     "raise-init": Scenario(4, "exception in the constructor", "EnvRaised", 30.0, _NO_PYTHON),
     "raise-close": Scenario(4, "exception in close", "EnvRaised", 5.0, _NO_PYTHON),
-    "hang": Scenario(5, "step never returns (limit 2 s)", "EnvTimeout", 4.0, _IN_ONE_PROCESS),
+    "hang": Scenario(5, "step never returns", "EnvTimeout", 4.0, _IN_ONE_PROCESS),
     "hang+restart": Scenario(5, "step never returns, --on-fault restart", "", 30.0, _IN_ONE_PROCESS),
     "hang-ignoring-sigterm": Scenario(6, "step never returns and ignores SIGTERM", "EnvTimeout", 5.0, _IN_ONE_PROCESS),
     "raise-step+loop": Scenario(7, "breaks again and again, 3 restarts allowed", "TooManyRestarts", 30.0, _NO_PYTHON),
@@ -110,7 +111,7 @@ def _played(name: str, say: Say) -> Iterator[Row]:
         with _process(name, left) as process:
             wait = START_S
             while left:
-                line = _line(process, wait)
+                line = _line(process, wait + (60.0 if name == "ray" else 0.0))
                 key, wait = left.pop(0), DEADLINE_S
                 row = _cell(name, key, json.loads(line) if line else {})
                 say(f"{row.name}: {row.detail['outcome']}")
@@ -159,7 +160,8 @@ def _cell(name: str, key: str, found: dict[str, Any] | None) -> Row:
         return Row(title, 0.0, "", detail={**about, "outcome": f"hangs: no answer within {DEADLINE_S:.0f} s"})
     said = f"{found['type']}: {found['said']}" if found["type"] else found["said"]
     seconds, left = found["seconds"], found["left"]
-    holds = seconds <= one.within_s and found["close_s"] <= CLOSE_S and not left
+    within_s = one.within_s + (RAY_MORE_S if name == "ray" else 0.0)
+    holds = seconds <= within_s and found["close_s"] <= CLOSE_S and not left
     if one.error:
         named = name == "compiled" or key == "raise-init" or re.search(r"environment 1, worker pid \d+", said)
         holds = holds and found["type"] == one.error and bool(named)
