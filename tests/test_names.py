@@ -12,7 +12,7 @@ LIBRARY = (
     "evaluation.py", "held_out_curve.py", "origin.py",
            "evaluation_command.py", "held_out.py", "journal.py", "stopping.py", "report.py", "config.py",
     "callbacks.py", "comparison", "doctor.py", "playing.py", "recording.py", "saved_run.py", "signals.py",
-    "starting.py", "__init__.py",
+    "starting.py", "together.py", "launching.py", "__init__.py",
     "__main__.py",
 )  # fmt: skip
 ALLOWED = {"tasks/aliases.py"}  # names in run folders of earlier versions
