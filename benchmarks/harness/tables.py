@@ -223,7 +223,37 @@ def _mean_of(values: list[float], wanted: int) -> float | None:
     return statistics.fmean(values) if len(values) >= wanted else None
 
 
+def faults(results: Results, peers: bool = False) -> str:
+    """fault_matrix: what every scenario came to, a row each, by backend; `peers`: of the other libraries, in words."""
+    cells_of: dict[tuple[int, str], dict[str, Any]] = {}
+    backends: dict[str, None] = {}
+    for row in results.data("fault_matrix")["rows"]:
+        told = row.get("detail", {})
+        if "backend" in told and (told["backend"] in _PEERS) == peers:
+            backends[told["backend"]] = None
+            cells_of.setdefault((told["row"], told["about"]), {})[told["backend"]] = row
+    lines = [cells("row", "what happens", *map(_name, backends)), "|---|---|" + "---|" * len(backends)]
+    for (at, about), found in sorted(cells_of.items(), key=lambda item: item[0][0]):
+        lines.append(cells(str(at), about, *(_outcome(found.get(backend), peers) for backend in backends)))
+    return "\n".join(lines)
+
+
+_PEERS = {"gymnasium_async": "Gymnasium AsyncVectorEnv", "sb3_subproc": "SB3 SubprocVecEnv (fork)"}
+
+
+def _name(backend: str) -> str:
+    return _PEERS.get(backend, "whole runs" if backend == "all" else f"`{backend}`")
+
+
+def _outcome(row: dict[str, Any] | None, in_words: bool) -> str:
+    if row is None:
+        return ""
+    if not in_words:
+        return "holds" if row["value"] == 1 else "not tried" if row["value"] is None else "**does not hold**"
+    return re.sub(r"\s+", " ", re.sub(r"[|<>`\n]", " ", row["detail"]["outcome"]))[:110]
+
+
 TABLES: tuple[Callable[..., Any], ...] = (
     learned_without_options, credit_study, credit_bias, orders_kept, routed_days, routing_times, net_gains, around,
-    percent, spread, listed, *study.TABLES,
+    percent, spread, listed, faults, *study.TABLES,
 )  # fmt: skip
