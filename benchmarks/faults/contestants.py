@@ -45,7 +45,7 @@ def make(name: str, envs: list[Any], **options: Any) -> Any:
     if name == "sb3_subproc":
         from stable_baselines3.common.vec_env import SubprocVecEnv
 
-        return SubprocVecEnv(envs)
+        return SubprocVecEnv(envs, start_method="fork")  # its default imports torch in each process first
     if name == "serial":
         from shoal.vector.serial import SerialVectorEnv
 
@@ -119,7 +119,7 @@ def play(name: str, scenario: str) -> dict[str, Any]:
         time.sleep(0.05)
     found["left"] = left
     found["text_whole"] = ERROR_TEXT in found["said"]
-    found["said"] = found["said"].split("\n--- traceback")[0][:300]
+    found["said"] = found["said"].split("\n--- traceback")[0][:4000]
     return found
 
 

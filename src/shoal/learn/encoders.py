@@ -86,13 +86,15 @@ class Features:
         self.size += sum(counts)
 
     @property
-    def one_hot(self) -> Array:
-        """bool[size]: which features are 0 or 1 by how they are made, so that they need no scale."""
-        marks = [
-            np.full(int(np.prod(self.layout.leaves[leaf][1])) if how == "number" else detail[3], how == "one-hot")
-            for leaf, how, detail in self._parts
-        ]
-        return np.concatenate(marks) if marks else np.zeros(0, np.bool_)
+    def known_variances(self) -> Array:
+        """float64[size]: of one-hot features, were all states as common; NaN for the others: theirs is learned."""
+        known = []
+        for leaf, how, detail in self._parts:
+            if how == "number":
+                known.append(np.full(int(np.prod(self.layout.leaves[leaf][1])), np.nan))
+            else:
+                known += [np.full(count, 1 / count) for count in detail[1].tolist()]
+        return np.concatenate(known) if known else np.zeros(0)
 
     def encode(self, leaves: Sequence[Tensor], dtype: torch.dtype = torch.float32) -> Tensor:
         """Leaf tensors `[B, *shape]` to features `[B, size]`, float32 unless a caller needs more digits."""

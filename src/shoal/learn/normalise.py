@@ -15,14 +15,15 @@ NO_SPREAD = 1e-20  # of the mean square: what rounding leaves of equal numbers, 
 class RunningMoments:
     """Mean and variance of everything seen (Chan et al. 1979, parallel update).
 
-    Columns marked in `fixed` (bool[*shape]) stay as they are: mean 0 and variance 1, or what a saved state has there.
+    Columns whose variance is given in `fixed` (float64[*shape], NaN elsewhere) stay as they are: mean 0 and that
+    variance, or what a saved state has there.
     """
 
     def __init__(self, shape: tuple[int, ...] = (), fixed: Array | None = None) -> None:
         self.count = 0.0
         self.mean = np.zeros(shape, np.float64)
-        self.var = np.ones(shape, np.float64)
-        self.fixed = fixed
+        self.fixed = np.zeros(shape, np.bool_) if fixed is None else np.isfinite(fixed)
+        self.var = np.ones(shape, np.float64) if fixed is None else np.where(self.fixed, fixed, 1.0)
         self.pooled = _alone
 
     def __getstate__(self) -> dict[str, Any]:
@@ -38,8 +39,7 @@ class RunningMoments:
         if count == 0:
             return
         total = self.count + count
-        if self.fixed is not None:
-            mean, var = np.where(self.fixed, self.mean, mean), np.where(self.fixed, self.var, var)
+        mean, var = np.where(self.fixed, self.mean, mean), np.where(self.fixed, self.var, var)
         delta = mean - self.mean
         self.var = (self.var * self.count + var * count + delta**2 * self.count * count / total) / total
         self.mean = self.mean + delta * count / total
