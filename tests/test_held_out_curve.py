@@ -290,6 +290,12 @@ def test_rides_are_evaluated_in_their_own_world(tmp_path: Path) -> None:
         assert shoal_(["train", "rides", *flags, "--name", name, *more]) == 0
     same(str(tmp_path / "without"), str(tmp_path / "with"))
     assert [row["epoch"] for row in rows(str(tmp_path / "with")) if "held_out/return" in row] == [1, 2]
+    from shoal.rides.policies.learned import Negotiator
+
+    found = best.read(Run(tmp_path / "with"))
+    assert found is not None
+    assert Negotiator(tmp_path / "with").epoch == found.epoch
+    assert Negotiator(tmp_path / "with", checkpoint="last").epoch == 2
 
 
 def test_cage2_is_evaluated_by_its_own_simulator(tmp_path: Path) -> None:

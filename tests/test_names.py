@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -11,7 +12,7 @@ LIBRARY = (
     "evaluation.py", "held_out_curve.py", "origin.py",
            "evaluation_command.py", "held_out.py", "journal.py", "stopping.py", "report.py", "config.py",
     "callbacks.py", "comparison", "doctor.py", "playing.py", "recording.py", "saved_run.py", "signals.py",
-    "starting.py", "__init__.py",
+    "starting.py", "together.py", "launching.py", "__init__.py",
     "__main__.py",
 )  # fmt: skip
 ALLOWED = {"tasks/aliases.py"}  # names in run folders of earlier versions
@@ -35,3 +36,27 @@ def test_every_package_is_looked_at() -> None:
     """What is neither of the library nor an application is a room that nobody has been told of."""
     there = {path.name for path in SRC.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     assert there - set(LIBRARY) == {"rides", "cage2", "extras.py"}  # extras are those of pyproject.toml
+
+
+ASKED_BY_NAME = {  # where somebody's environment is met for the first time, and where a name is what is asked for
+    "vector/adapt.py", "vector/api.py", "compiled/compile.py", "compiled/env.py", "compiled/vector.py",
+    "testing/contract.py",
+}  # fmt: skip
+
+
+def test_no_environment_is_asked_for_an_attribute_by_its_name() -> None:
+    """What an environment may offer stands in a class (core/protocols.py); an attribute of that name means nothing."""
+    environments = re.compile(r"(^|[._])(envs?|environments?|made|batch|stepper)$")
+    found = []
+    for path in SRC.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
+                continue
+            if node.func.id in ("hasattr", "getattr") and environments.search(ast.unparse(node.args[0])):
+                found.append((str(path.relative_to(SRC)), ast.unparse(node)))
+    assert [one for one in found if one[0] not in ASKED_BY_NAME and "'__name__'" not in one[1]] == []
+
+
+def test_few_errors_of_types_are_silenced() -> None:
+    """Below 20; most are of torch, Gymnasium and the overridden functions of compiled environments."""
+    assert sum(path.read_text().count("type: " + "ignore") for path in SRC.rglob("*.py")) < 20

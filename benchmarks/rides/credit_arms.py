@@ -27,6 +27,7 @@ from shoal.learn.losses import Batch, Loss, Recipe, ppo_loss
 from shoal.learn.networks import PolicyAndValue
 from shoal.learn.ppo import PPO
 from shoal.learn.sizing import choose_threads
+from shoal.learn.weights import load_weights, weights_of
 from shoal.rides.examination import Examination
 from shoal.rides.observe import MINUTES
 from shoal.rides.options import RidesOptions
@@ -43,10 +44,11 @@ class Arm:
     """One way to train."""
 
     own: dict[str, Any]  # of RidesOptions
-    against: str  # the baseline that it is compared with
+    against: str  # the baseline that it is compared with, or the arm: its training with the same seed
     target: float | None  # for the lower end of the interval
     options: dict[str, Any] = field(default_factory=dict)  # of `shoal train`
     regression: bool = False
+    goes_on_from: str = ""  # an arm: its weights, and what it knows of riders, of the same seed
 
 
 _QUICK = {"futures": 0, "held_out_days": 0}
@@ -61,6 +63,13 @@ ARMS = {  # the first ones first: what a reader asks first
         _SCRATCH | {"mask": "off"}, "lookahead:pooled", None, {"normalise_advantages": False}, True
     ),
     "scratch-agreed": Arm(_SCRATCH | {"credit_generous": 0.0}, "lookahead:pooled", None),
+    "scratch-generous": Arm(_SCRATCH | {"credit_generous": 1.0}, "lookahead:pooled", None),
+    # The second generation: what came later is negotiated again by the agent.
+    "again": Arm(
+        _SCRATCH | {"credit": "negotiated", "credit_requests": 3, "epsilon": 0.0}, "scratch", None,
+        {"num_envs": 64, "episodes": 1_280, "learning_rate": 5e-4, "clip": 0.2, "entropy_coef": 0.0},
+        goes_on_from="scratch",
+    ),
 }  # fmt: skip
 EXAMINED = 64  # days
 CURVE = (0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1)  # shares of a training after which it is looked at
@@ -107,6 +116,8 @@ def settings(arm: Arm) -> str:
 
     digest = hashlib.sha256(json.dumps(to_dict(config_of(arm, 0)), sort_keys=True).encode())
     digest.update(repr((credit.BUILD_ITERATIONS, credit.PRICE_ITERATIONS, credit.CAP_MIN, arm.regression)).encode())
+    if arm.goes_on_from:
+        digest.update(settings(ARMS[arm.goes_on_from]).encode())
     return digest.hexdigest()[:16]
 
 
@@ -127,6 +138,11 @@ def train(name: str, seed: int, work: Path, say: Any = print) -> Path:
     learner = Learner(config, envs, own_network=own_network("rides", arm.own))
     if arm.regression:
         learner.ppo = Regression(learner.agent.network, learner.agent.kind, config.ppo)
+    if arm.goes_on_from:
+        before = load(arm.goes_on_from, seed, train(arm.goes_on_from, seed, work, say).parent)
+        load_weights(learner.agent.network, weights_of(before.network))
+        known = {part: value for part, value in before.entrant.flexibility.items() if part != "buffer"}
+        envs.flexibility.set_state(envs.flexibility.state() | known)  # type: ignore[attr-defined]
     learner.start()
     epochs = -(-config.run.episodes // config.vector.num_envs)
     looks, curve, cpu_s = {round(share * epochs) for share in CURVE}, [], 0.0
@@ -175,7 +191,6 @@ def load(name: str, seed: int, work: Path) -> Trained:
     """What `train` left."""
     from shoal.learn.deploy import DeployedPolicy
     from shoal.learn.policy import Agent
-    from shoal.learn.weights import load_weights
     from shoal.rides.contest.play import Entrant
     from shoal.rides.env import RidesVectorEnv
 

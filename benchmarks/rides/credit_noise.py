@@ -24,7 +24,7 @@ from benchmarks.rides.credit_arms import ARMS, WORK, config_of, train, weights_f
 from shoal.learn.credit import AllActions, surrogate
 from shoal.learn.gae import gae
 from shoal.learn.learner import Learner
-from shoal.learn.ppo import policy_loss
+from shoal.learn.losses import policy_loss
 from shoal.learn.weights import load_weights
 from shoal.tasks.networks import own_network
 from shoal.training import make_envs

@@ -29,6 +29,7 @@ OWN_ITERATIONS, REFERENCE = 300, (1000, 1)  # of the own oracle; iterations and 
 PRICED = (300, 600, 900)  # days by the reference, step by step
 SAMPLED = 200  # days played with sampled offers
 GREEDY_TO_SAMPLED = 1.0  # minutes
+STEPS, RATE = 30, 1200.0  # of a day; steps a second, wanted on two cores
 Parts = list[dict[str, Any]]
 
 
@@ -74,7 +75,7 @@ def study(
         say(f"{name}: net gain {np.mean(part['reference']):.2f} min by the reference on {len(part['reference'])} days")
         keep(parts)
 
-    groups = [[f"{arm} seed {seed}" for seed in seeds] + [ARMS[arm].against] for arm in arms]
+    groups = [[f"{arm} seed {seed}" for seed in seeds] + _against(arm, seeds) for arm in arms]
     for names in groups:
         for name in names:
             have(name)
@@ -84,6 +85,12 @@ def study(
         for name in dict.fromkeys(name for names in groups for name in names):
             price(name, enough)
     return parts
+
+
+def _against(arm: str, seeds: Sequence[int]) -> list[str]:
+    """What it is compared with, seed by seed or once."""
+    other = ARMS[arm].against
+    return [f"{other} seed {seed}" for seed in seeds] if other in ARMS else [other]
 
 
 def _settings(name: str, days: int) -> str:
@@ -169,33 +176,35 @@ def summarise(parts: Parts, days: int = DAYS) -> list[Row]:
         nets = {part["name"]: np.array(part[prices]) for part in made if len(part[prices])}
         for name, arm in ARMS.items():
             title = f"rides, {name}: trained less {arm.against}, net gain a day, by the {prices} prices"
-            runs = [net for one, net in nets.items() if one.startswith(f"{name} seed ")]
-            if not runs or arm.against not in nets:
-                note = f"{len(runs)} of {len(SEEDS)} seeds stored: python -m {PLACE} --store goes on"
+            seeds = [seed for seed in SEEDS if f"{name} seed {seed}" in nets]
+            others = [one for one in _against(name, seeds) if one in nets]
+            if not seeds or len(others) < len(_against(name, seeds)):
+                note = f"{len(seeds)} of {len(SEEDS)} seeds stored: python -m {PLACE} --store goes on"
                 found.append(Row(title, None, "min", arm.target if prices == "reference" else None, note=note))
                 continue
-            shared = min(map(len, [*runs, nets[arm.against]]))  # days that all of them have been priced on
-            runs, base = [net[:shared] for net in runs], nets[arm.against][:shared]
-            gain = Bootstrap(shared).mean(np.array(runs) - base)
+            both = [[nets[f"{name} seed {seed}"] for seed in seeds], [nets[one] for one in others]]
+            shared = min(len(net) for some in both for net in some)  # days that all of them have been priced on
+            runs, base = (np.array([net[:shared] for net in some]) for some in both)
+            gain = Bootstrap(shared).mean(runs - base)
             target = arm.target if prices == "reference" and len(runs) == len(SEEDS) else None
             note = (
                 f"lower end of the 95 % interval; mean {gain['mean']:.2f}, upper {gain['high']:.2f}; {shared} days; "
                 f"{len(runs)} seeds at {', '.join(f'{net.mean():.2f}' for net in runs)}, "
-                f"{arm.against} at {base.mean():.2f}"
+                f"{arm.against} at {', '.join(f'{net.mean():.2f}' for net in base)}"
             )
             found.append(Row(title, gain["low"], "min", target, note=note))
     for name in ARMS:
-        both = [
-            (np.mean(part["own"][:SAMPLED]), part["sampled"])
-            for part in made
-            if part["name"].startswith(f"{name} seed ")
-        ]
-        if both:
-            apart = float(np.mean([greedy - sampled for greedy, sampled in both]))
-            cpu = ", ".join(f"{part['train_cpu_s']:.0f}" for part in made if part["name"].startswith(f"{name} seed "))
+        of_arm = [part for part in made if part["name"].startswith(f"{name} seed ")]
+        if of_arm:
+            apart = float(np.mean([np.mean(part["own"][:SAMPLED]) - part["sampled"] for part in of_arm]))
+            cpu = ", ".join(f"{part['train_cpu_s']:.0f}" for part in of_arm)
             title, judged = f"rides, {name}: most probable offers less sampled ones", name == "scratch-insertion"
             target, note = GREEDY_TO_SAMPLED if judged else None, f"first {SAMPLED} days; trained in {cpu} CPU-s"
             found.append(Row(title, apart, "min", target, "lower", note))
+            rates = [STEPS * part["days_trained"] / part["train_cpu_s"] for part in of_arm]
+            title = f"rides, {name}: steps a CPU-second of training, credit and update included"
+            target = RATE if name in ("scratch", "scratch-insertion") else None
+            found.append(Row(title, float(np.mean(rates)), "steps/CPU-s", target))
     return found
 
 
@@ -214,7 +223,7 @@ def main() -> None:
     if stored.storing(given):
         before = (stored.read(NAME) or {"parts": []})["parts"]
         chosen = {"arms": given.arms, "seeds": given.seeds, "priced": () if given.own_only else PRICED}
-        study(before, given.work, stored.print_line, keep, **chosen)
+        keep(study(before, given.work, stored.print_line, keep, **chosen))
     stored.show(rows(stored.print_line))
 
 

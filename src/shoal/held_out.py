@@ -69,7 +69,7 @@ def play(
     """
     num_envs = stepper.env.num_envs
     actor = _Actor(policy, num_envs, seed, deterministic)
-    take_episodes = getattr(stepper.env, "take_episodes", None)  # of one that judges its episodes
+    parts = parts_of(stepper.env)
     returns, lengths = np.zeros(len(seeds)), np.zeros(len(seeds), np.int64)
     unfinished, tallies = np.zeros(len(seeds), np.bool_), None
     said = Sayings(len(seeds))
@@ -88,12 +88,12 @@ def play(
         length += valid
         steps += num_envs
         ended = outcome.terminated | outcome.truncated
-        judged = take_episodes() if take_episodes is not None and ended.any() else ()
+        judged = parts.take_episodes() if ended.any() else None
         leaving = np.flatnonzero((ended | (length >= max_steps)) & (playing >= 0))
         if not leaving.size:
             heard(over, steps)
             continue
-        for one in judged:
+        for one in () if judged is None else judged:
             if playing[one["env"]] >= 0:
                 tallies = np.zeros(len(seeds), one["tally"].dtype) if tallies is None else tallies
                 tallies[playing[one["env"]]] = one["tally"]

@@ -14,6 +14,7 @@ from gymnasium.vector import VectorEnv
 from torch import nn
 
 from shoal.core.errors import EnvFault
+from shoal.core.protocols import Batched
 from shoal.core.seeds import Stream
 from shoal.held_out import Say, check_observations, held_out_seeds
 from shoal.held_out import play as play_episodes
@@ -145,17 +146,17 @@ class Stage:
 
 def modes_of(saved: Saved) -> tuple[list[str], Mapping[str, Any]]:
     """The ways in which an environment can show itself, and its metadata; none of one that exists only as a batch."""
-    if not isinstance(saved.made, str) and (not callable(saved.made) or hasattr(saved.made, "make_vector")):
+    if not isinstance(saved.made, str) and (not callable(saved.made) or isinstance(saved.made, Batched)):
         return [], {}
     one = _maker(saved, None)()
-    metadata = getattr(one, "metadata", None) or {}
-    fixed = getattr(one, "render_mode", None)
+    if not isinstance(one, gym.Env):
+        return [], {}
+    metadata, fixed = one.metadata or {}, one.render_mode
     if isinstance(saved.made, str) or _takes_mode(saved.made):
         modes = [str(mode) for mode in metadata.get("render_modes") or ()]
     else:
         modes = [fixed] if fixed else []
-    if hasattr(one, "close"):
-        one.close()
+    one.close()
     return modes, metadata
 
 

@@ -90,5 +90,6 @@ def open_saved(
 
 def limit_of(stepper: Stepper, max_episode_steps: int | None) -> int:
     """Steps after which an episode is cut that nothing ends: no fewer than the environment's own limit."""
-    own_limit = getattr(stepper.env.spec, "max_episode_steps", None) or 0
+    spec = stepper.env.spec
+    own_limit = 0 if spec is None else spec.max_episode_steps or 0
     return max_episode_steps or max(MOST_STEPS, own_limit)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks.rides import credit_arms, rides_credit
@@ -44,3 +45,23 @@ def test_the_study_goes_on_where_it_was_stopped(monkeypatch: pytest.MonkeyPatch,
     assert [len(part["reference"]) for part in more] == [4, 4, 4]
     assert [part["reference"][:2] for part in more] == [part["reference"][:2] for part in parts]
     assert len(said) == 3  # priced, and neither trained nor played
+
+
+def test_a_second_generation_goes_on_from_the_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its weights before it learns are those of the same seed, and it is compared with that training."""
+    quick = {"episodes": 8, "num_envs": 8}
+    first = credit_arms.Arm(SMALL, "myopic", None, quick)
+    again = SMALL | {"credit": "negotiated", "credit_requests": 2, "customers": 8}
+    arms = {
+        "scratch": credit_arms.Arm(SMALL | {"customers": 8}, first.against, None, quick),
+        "again": credit_arms.Arm(again, "scratch", None, quick | {"learning_rate": 1e-9}, goes_on_from="scratch"),
+    }
+    for module in (credit_arms, rides_credit):
+        monkeypatch.setattr(module, "ARMS", arms)
+    monkeypatch.setattr(credit_arms, "EXAMINED", 1)
+    credit_arms.train("again", 202, tmp_path, lambda text: None)
+    one, two = (credit_arms.load(name, 202, tmp_path).network.state_dict() for name in ("scratch", "again"))
+    assert all(np.allclose(one[name], two[name], atol=1e-6) for name in one)
+    assert rides_credit._against("again", (201, 202)) == ["scratch seed 201", "scratch seed 202"]
+    with np.load(credit_arms.weights_file("scratch", 202, tmp_path)) as before:
+        assert before["flexibility.evidence"].any()

@@ -17,6 +17,7 @@ from shoal.rides.options import RidesOptions
 from shoal.rides.routing.checker import check_routes
 from shoal.rides.routing.neural.network import RoutingNetwork
 from shoal.rides.routing.neural.oracle import NeuralOracle
+from shoal.rides.routing.neural.standing import standing
 from shoal.rides.routing.neural.weights import SHIPPED, save_network
 from shoal.rides.routing.oracle import RoutingOracle
 from shoal.rides.routing.plans import Plans
@@ -107,9 +108,11 @@ def test_prices_of_all_offers_in_one_call(weights):
 
 
 def test_the_weights_that_ship_beat_insertion_and_are_what_their_card_says():
-    """Without --oracle-weights, greedily."""
+    """Without --oracle-weights, greedily, as the report in the card says."""
     card = json.loads(SHIPPED.with_suffix(".json").read_text())
     assert card["sha256"] == hashlib.sha256(SHIPPED.read_bytes()).hexdigest()
+    assert all(card["report"]["claims"].values())
+    assert "of 30 requests are" in standing()
     assert SHIPPED.stat().st_size < 4_000_000
     env = RidesVectorEnv(1, RidesOptions(**QUICK, oracle="neural"))
     problem, oracle = env.world.problem, RoutingOracle(env.world.problem)

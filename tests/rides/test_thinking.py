@@ -99,6 +99,18 @@ def test_the_last_request_has_no_future(env: RidesVectorEnv) -> None:
     assert (seen(env, 1, never)[:, NO_CHANGE] == 0).all()
 
 
+def test_another_world_is_thought_about_as_what_it_is(env: RidesVectorEnv) -> None:
+    """The same policy plays the worlds of a shift test one after another: with fewer vehicles, for one."""
+    thinking = Thinking(myopic(), nothing, 2)
+    thinking.net_min(env, env.look())
+    smaller = RidesVectorEnv(2, replace(OPTIONS, vehicles=2), stream=Stream.EVALUATE)
+    smaller.reset(seed=[5, 6])
+    smaller.step(np.full(2, NO_CHANGE))
+    thinking.net_min(smaller, smaller.look())
+    np.testing.assert_array_equal(thinking.saves_min, seen(smaller, 2))
+    smaller.close()
+
+
 def test_the_agents_own_judgement_counts_as_futures(env: RidesVectorEnv) -> None:
     def sure(world: Any, observations: Any) -> Any:
         return np.where(np.arange(NUM_OFFERS) == 7, 1e6, np.zeros((world.num_envs, 1)))

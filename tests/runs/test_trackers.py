@@ -139,6 +139,48 @@ def test_tensorboard_reads_it_back(run: Run) -> None:
     assert os.uname().nodename not in file.name
 
 
+def test_tensorboard_compares_runs_by_their_settings(tmp_path: Path) -> None:
+    """Its tab HPARAMS finds those of every run, and their metrics, by TensorBoard's own code."""
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
+    from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
+    from tensorboard.context import RequestContext
+    from tensorboard.plugins.base_plugin import TBContext
+    from tensorboard.plugins.hparams import api_pb2, backend_context, list_session_groups
+
+    configs: dict[str, dict[str, Any]] = {
+        "first": {"task": "X", "ppo": {"hidden": [64, 64], "gamma": 0.99, "auto_scale": True, "target_kl": None}},
+        "second": {"task": "X", "ppo": {"hidden": [32], "gamma": 1, "auto_scale": False, "target_kl": 0.1}},
+    }
+    for name, config in configs.items():
+        with Run.create(tmp_path, name, config, "shoal train X", "X") as made:
+            trackers = make_trackers("tensorboard", made, config)
+            for tracker in trackers:
+                tracker.log({"epoch": 1, "steps": 64, "return/mean_100": 7.0})
+                tracker.close()
+    multiplexer = EventMultiplexer().AddRunsFromDirectory(str(tmp_path))
+    multiplexer.Reload()
+    provider = MultiplexerDataProvider(multiplexer, str(tmp_path))
+    context = backend_context.Context(TBContext(data_provider=provider))
+    asked = RequestContext()
+    seen = context.experiment_from_metadata(asked, "", True, context.hparams_metadata(asked, ""), [], hparams_limit=100)
+    kinds = {info.name: info.type for info in seen.hparam_infos}
+    assert kinds == {
+        "task": api_pb2.DATA_TYPE_STRING, "ppo.hidden": api_pb2.DATA_TYPE_STRING,
+        "ppo.gamma": api_pb2.DATA_TYPE_FLOAT64, "ppo.target_kl": api_pb2.DATA_TYPE_FLOAT64,
+        "ppo.auto_scale": api_pb2.DATA_TYPE_BOOL,
+    }  # fmt: skip
+    wanted = api_pb2.ListSessionGroupsRequest(
+        start_index=0, slice_size=9, allowed_statuses=[api_pb2.STATUS_UNKNOWN, api_pb2.STATUS_RUNNING],
+        col_params=[api_pb2.ColParams(metric=api_pb2.MetricName(tag="return/mean_100"))],
+    )  # fmt: skip
+    groups = list_session_groups.Handler(asked, context, "", wanted).run().session_groups
+    found = {group.hparams["ppo.hidden"].string_value: group for group in groups}
+    assert {*found} == {"64,64", "32"}
+    assert found["32"].hparams["ppo.gamma"].number_value == 1.0
+    assert 7.0 in [value.value for value in found["32"].metric_values]
+
+
 def test_tensorboard_forgets_what_a_resume_redoes(run: Run) -> None:
     """Rows after the checkpoint, drawn again by the resumed run, appear once."""
     pytest.importorskip("tensorboard")

@@ -19,9 +19,13 @@ def cage2_policy(
     runs_dir: str | Path = "runs",
     epoch: int | None = None,
     checkpoint: str | int | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> tuple[Defend, dict[str, str]]:
-    """A cage2 run as a greedy defender `act(observations, begun)`, and the observations that it was trained on."""
+    """A cage2 run as a greedy defender `act(observations, begun)`, and the observations that it was trained on. `say`
+    hears which epoch it is of, where that is not the newest."""
     policy = load_policy(run, runs_dir=runs_dir, epoch=epoch, checkpoint=checkpoint)
+    if say is not None and policy.chosen:
+        say(policy.chosen)
     if policy.config.task != "cage2":
         raise ValueError(f"expected a run of cage2, got one of {policy.config.task}: {run}")
     options = json.loads(policy.config.env_kwargs)

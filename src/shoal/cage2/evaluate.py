@@ -83,7 +83,7 @@ def leaderboard(
     from shoal.cage2.commands import score_policy
     from shoal.cage2.defender import cage2_policy
 
-    act, options = cage2_policy(run, runs_dir, epoch, checkpoint)
+    act, options = cage2_policy(run, runs_dir, epoch, checkpoint, say)
     result = score_policy(act, episodes, seed, simulator=simulator, rules=rules, say=say, **options)
     result = {"run": str(run), "episodes": episodes, "seed": seed, **result}
     if keep and epoch is None:

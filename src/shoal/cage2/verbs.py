@@ -111,6 +111,30 @@ def score(given: ScoreArgs, say: Say) -> Shown:
     return Shown(result, commands.lines(given.defender, result))
 
 
+@dataclass(frozen=True)
+class ExportArgs:
+    """A run as an agent for the challenge's own evaluation: one Python file that needs NumPy, and its weights."""
+
+    places: tuple[str, ...]
+    """A run of cage2, and where to: a folder that does not exist yet, or is empty."""
+    order: str | None = None
+    """The order to keep to, of a run that was trained to keep to any (--order drawn)."""
+    checkpoint: str | None = None
+    """An epoch, or best; default: the newest checkpoint."""
+    runs_dir: str = "runs"
+    """Folder that holds the run folders."""
+
+
+def export(given: ExportArgs, say: Say) -> Shown:
+    """Write the agent."""
+    from shoal.cage2 import export as exporting
+
+    if len(given.places) != 2:
+        raise ValueError(f"expected a run and a folder, got {len(given.places)} words: shoal cage2 export RUN FOLDER")
+    found = exporting.export(*given.places, order=given.order, checkpoint=given.checkpoint, runs_dir=given.runs_dir)
+    return Shown(found, list(exporting.exported_lines(found)))
+
+
 def _not_scripted(name: str, runs_dir: str, known: Sequence[str]) -> str:
     from shoal.runs.folder import Run
 
@@ -149,5 +173,9 @@ COMMANDS = {
     "score": Command(
         "a scripted defender by the challenge's protocol (for a trained run: shoal evaluate RUN --leaderboard)",
         ScoreArgs, score, "DEFENDER", first="defender",
+    ),
+    "export": Command(
+        "a run as an agent for the challenge's own evaluation (NumPy alone)", ExportArgs, export, "RUN FOLDER",
+        first="places",
     ),
 }  # fmt: skip

@@ -29,6 +29,10 @@ ALIASES |= {
     "--ent-coef": "--entropy-coef",
     "--vf-coef": "--value-coef",
     "--clip-range": "--clip",
+    # CleanRL's, where they differ from both
+    "--num-steps": "--rollout-steps",
+    "--clip-coef": "--clip",
+    "--wandb-project-name": "--wandb-project",
 }
 BUDGETS = ("--steps", "--epochs", "--episodes")
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}

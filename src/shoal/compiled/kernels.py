@@ -19,7 +19,7 @@ WRONG_ACTION = -1  # what a kernel returns instead of the number of ended episod
 NOT_FINITE = -2  # ... and NOT_FINITE - i when environment i gave NaN or infinity
 
 SLOT, CONFIG = Placeholder(), Placeholder()  # the environment's dtypes; see build.Layout
-CUDA_GRID = Placeholder()  # numba.cuda.grid
+CUDA_GRID: Any = Placeholder()  # numba.cuda.grid
 
 
 def env_reset(state: Any, rng: Any, params: Any) -> Any:
@@ -171,7 +171,7 @@ def cuda_step(
     finite: Any,
 ) -> None:
     """`step_range` on a GPU, one thread an environment. Actions are not checked; `finite` is bool[N]."""
-    i = CUDA_GRID(1)  # type: ignore[operator]
+    i = CUDA_GRID(1)
     if i < slots.shape[0]:
         is_finite = True
         if slots[i].over:
@@ -186,7 +186,7 @@ def cuda_step(
 
 def cuda_reset(slots: Any, chosen: Any, obs: Any, mask: Any, configs: Any) -> None:
     """`reset_range` on a GPU, one thread an environment."""
-    i = CUDA_GRID(1)  # type: ignore[operator]
+    i = CUDA_GRID(1)
     if i < slots.shape[0]:
         if chosen[i]:
             reset_one(slots, i, configs[0])

@@ -109,7 +109,8 @@ class Pool:
 
     def _take(self, k: int) -> None:
         try:
-            self._results[k] = self._call(*self._ranges[k])  # type: ignore[misc]
+            assert self._call is not None
+            self._results[k] = self._call(*self._ranges[k])
         except BaseException as error:  # handed to the caller's thread
             self._results[k] = error
 

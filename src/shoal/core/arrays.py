@@ -139,7 +139,7 @@ def all_finite(array: Array) -> bool:
 
 
 def _of_row(error: EnvFault, row: int) -> EnvFault:
-    error.row = row  # type: ignore[attr-defined]
+    error.row = row
     return error
 
 

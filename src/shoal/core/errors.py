@@ -11,6 +11,17 @@ class Unsupported(TypeError, ValueError):
     """A space or a network of a kind that shoal cannot work with; the message says which kinds it can."""
 
 
+class RankFailed(RuntimeError):
+    """One of several processes that train together (torchrun) failed or is gone; the message says which.
+
+    `said_by` is the rank that tells the person: all of them raise it.
+    """
+
+    def __init__(self, message: str, said_by: int) -> None:
+        super().__init__(message)
+        self.said_by = said_by
+
+
 class EnvFault(RuntimeError):
     """A fault of one environment. Names the environment, its worker, its seed and its step.
 
@@ -38,6 +49,7 @@ class EnvFault(RuntimeError):
         self.kind = kind or type(self).__name__
         self.worker_traceback = worker_traceback
         self.aftermath = ""
+        self.row = 0  # of the batch that was checked, where one was
 
     def __str__(self) -> str:
         places = (("environment", self.env), ("worker pid", self.pid), ("seed", self.seed), ("step", self.step))
@@ -57,9 +69,9 @@ class EnvRaised(EnvFault):
 class WorkerDied(EnvFault):
     """A worker process ended without saying why (killed, segmentation fault, os._exit)."""
 
-    def __init__(self, message: str, *, signal: int | None = None, **where: int | str | None) -> None:
+    def __init__(self, message: str, *, signal: int | None = None, **where: Any) -> None:
         self.signal = signal
-        super().__init__(message, **where)  # type: ignore[arg-type]
+        super().__init__(message, **where)
 
 
 class NoPlace(EnvFault):

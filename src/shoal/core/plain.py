@@ -36,7 +36,7 @@ def from_dict(data: Any, kind: type[Any], where: str = "config") -> Any:
     for name, value in data.items():
         hint = hints[name]
         if dataclasses.is_dataclass(hint):
-            values[name] = from_dict(value, hint, f"{where}.{name}")  # type: ignore[arg-type]
+            values[name] = from_dict(value, typing.cast(type[Any], hint), f"{where}.{name}")
         else:
             value = tuple(value) if isinstance(value, list) else value
             value = FromPython(value) if hint is FromPython and isinstance(value, str) else value

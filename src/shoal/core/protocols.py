@@ -6,14 +6,17 @@ class says, by inheritance, that they mean this.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
+from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
 from shoal.core.arrays import Array
 from shoal.core.errors import EnvFault
+from shoal.core.seeds import Stream
 
 
 class Acting(Protocol):
@@ -38,6 +41,16 @@ class Credit:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
+class Ranks:
+    """The processes that train one policy together (torchrun), as an environment sees them; here: one alone."""
+
+    size = 1
+
+    def gather(self, arrays: Mapping[str, Array]) -> list[dict[str, Array]]:
+        """The arrays of every rank, in the order of ranks. All must ask, and at the same moment of the training."""
+        return [dict(arrays)]
+
+
 class TrainingEnv(VectorEnv[Any, Any, Any]):
     """A vector environment with more to offer; every part has a default.
 
@@ -51,6 +64,8 @@ class TrainingEnv(VectorEnv[Any, Any, Any]):
     checks_finite = False  # every observation and reward has been found finite
     slices: Sequence[slice] = ()  # parts that may be sent to and received from on their own; none: the whole batch
     by_readiness = False  # slices are taken up as they are ready
+    ranks: Ranks = Ranks()  # who else trains this policy, on environments of its own
+    first_env = 0  # the number of the first environment here among those of all ranks: seeds follow it
     _marked_state: dict[str, Array] | None = None
 
     def allocate(self, rows: int) -> list[Array] | None:
@@ -79,6 +94,16 @@ class TrainingEnv(VectorEnv[Any, Any, Any]):
     def follow(self, training: TrainingEnv) -> None:
         """Called on an environment of evaluation before it plays: take over what the environment of the training has
         learnt beside the policy."""
+
+    @property
+    def pids(self) -> list[int]:
+        """Worker processes, whose time counts as the environments'."""
+        return []
+
+    def take_episodes(self) -> Array | None:
+        """Of an environment that judges its episodes: those that ended since the last call, as records with the fields
+        `env` and `tally`."""
+        return None
 
     @property
     def messages(self) -> Sequence[str]:
@@ -121,6 +146,21 @@ class TrainingEnv(VectorEnv[Any, Any, Any]):
     def present(self) -> tuple[list[Array], Array]:
         """Observations per leaf, and steps of the present episodes int64[N]: asked where `set_state` names some."""
         raise NotImplementedError(f"{type(self).__name__} cannot say where its environments are")
+
+
+class Batched(ABC):
+    """What makes all its environments at once, because they step in one call of their own: `make_vec` takes an object
+    of a subclass."""
+
+    @abstractmethod
+    def make_vector(
+        self, num_envs: int, threads: int | Literal["auto"] = 1, stream: Stream = Stream.TRAIN
+    ) -> VectorEnv[Any, Any, Any]:
+        """N environments; `stream` tells training from evaluation."""
+
+    def make_single(self) -> Env[Any, Any]:
+        """One environment, for `gymnasium.make`."""
+        raise NotImplementedError(f"{type(self).__name__} makes no single environment")
 
 
 def parts_of(env: VectorEnv[Any, Any, Any]) -> TrainingEnv:

@@ -76,7 +76,7 @@ class DeployedPolicy:
         try:
             layout.check_finite(rows, "a policy answers finite numbers only:")
         except NotFinite as error:
-            raise NotFinite(error.message, env=error.row if batched else None) from None  # type: ignore[attr-defined]
+            raise NotFinite(error.message, env=error.row if batched else None) from None
         actions = self.act(rows, deterministic)
         return actions if batched else _single(actions[0], self.action_space)
 

@@ -47,7 +47,8 @@ class Features:
             elif isinstance(part, spaces.MultiDiscrete):
                 self._one_hot(leaf, path, part.start.ravel().tolist(), part.nvec.ravel().tolist())
             else:
-                scale = 1 / 255 if dtype == np.uint8 and float(np.max(part.high)) == 255 else 1.0  # type: ignore[attr-defined]
+                bytes_ = dtype == np.uint8 and isinstance(part, spaces.Box) and float(np.max(part.high)) == 255
+                scale = 1 / 255 if bytes_ else 1.0
                 self._parts.append((leaf, "number", scale))
                 self.size += int(np.prod(shape))
                 self.wide |= (dtype.kind == "f" and dtype.itemsize > 4) or (dtype.kind in "iu" and dtype.itemsize >= 4)
@@ -85,13 +86,15 @@ class Features:
         self.size += sum(counts)
 
     @property
-    def one_hot(self) -> Array:
-        """bool[size]: which features are 0 or 1 by how they are made, so that they need no scale."""
-        marks = [
-            np.full(int(np.prod(self.layout.leaves[leaf][1])) if how == "number" else detail[3], how == "one-hot")
-            for leaf, how, detail in self._parts
-        ]
-        return np.concatenate(marks) if marks else np.zeros(0, np.bool_)
+    def known_variances(self) -> Array:
+        """float64[size]: of one-hot features, were all states as common; NaN for the others: theirs is learned."""
+        known = []
+        for leaf, how, detail in self._parts:
+            if how == "number":
+                known.append(np.full(int(np.prod(self.layout.leaves[leaf][1])), np.nan))
+            else:
+                known += [np.full(count, 1 / count) for count in detail[1].tolist()]
+        return np.concatenate(known) if known else np.zeros(0)
 
     def encode(self, leaves: Sequence[Tensor], dtype: torch.dtype = torch.float32) -> Tensor:
         """Leaf tensors `[B, *shape]` to features `[B, size]`, float32 unless a caller needs more digits."""
@@ -148,7 +151,8 @@ def _rows(value: Tensor) -> Tensor:
     return value.unsqueeze(1) if value.dim() == 1 else value.flatten(1)
 
 
-def _find(space: spaces.Space[Any], path: tuple[Any, ...]) -> spaces.Space[Any]:
+def _find(space: Any, path: tuple[Any, ...]) -> spaces.Space[Any]:
     for key in path:
-        space = space[key]  # type: ignore[index]
-    return space
+        space = space[key]  # a Dict by name, a Tuple by number
+    found: spaces.Space[Any] = space
+    return found

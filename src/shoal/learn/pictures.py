@@ -156,8 +156,8 @@ class Eyes(nn.Module):
     def __init__(self, found: Sequence[Picture], num_numbers: int, encoder: Encoder) -> None:
         super().__init__()
         self.pictures, self.num_numbers = list(found), num_numbers
-        self.eyes = nn.ModuleList(Eye(picture, encoder) for picture in found)
-        self.width = sum(eye.width for eye in self.eyes) + num_numbers  # type: ignore[misc]
+        eyes = [Eye(picture, encoder) for picture in found]
+        self.eyes, self.width = nn.ModuleList(eyes), sum(eye.width for eye in eyes) + num_numbers
         for module in self.modules():
             if isinstance(module, nn.Conv2d | nn.Linear):
                 nn.init.orthogonal_(module.weight, math.sqrt(2))

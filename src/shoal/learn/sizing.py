@@ -8,8 +8,10 @@ import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
 from shoal.config import PPOConfig, TrainConfig, chosen
 from shoal.core.arrays import Layout
@@ -22,6 +24,7 @@ from shoal.learn.policy import chunk_rows
 from shoal.learn.rollout import Rollout
 from shoal.runs.provenance import memory_bytes
 
+Space = spaces.Space[Any]
 _OVERHEAD_S = 250e-6  # of one batch step beside the environments: acting and handing over
 _MOST_ENVS = 4096
 _BUSY_SHARE = 0.9  # "saturated": so much of the time goes into the environments
@@ -69,17 +72,17 @@ def budget_bytes(config: TrainConfig) -> int:
     return int(asked * 2**30) if asked is not None else free_memory_bytes() // 2
 
 
-def rollout_bytes(config: TrainConfig, num_envs: int, observation_space: object, action_space: object) -> int:
+def rollout_bytes(config: TrainConfig, num_envs: int, observation_space: Space, action_space: Space) -> int:
     """Estimate of a rollout's memory, its update included."""
-    encoder = chosen_encoder(config.ppo.encoder, observation_space)  # type: ignore[arg-type]
-    features, kind = Features(observation_space, encoder), action_kind(action_space)  # type: ignore[arg-type]
+    encoder = chosen_encoder(config.ppo.encoder, observation_space)
+    features, kind = Features(observation_space, encoder), action_kind(action_space)
     config = config.replace(encoder=encoder)
     steps = config.ppo.rollout_steps * config.ppo.update_interval
     rollout = Rollout.bytes_needed(steps, num_envs, features, kind)
     return rollout + update_bytes(config.ppo, (steps + 1) * num_envs, features, kind.num_params)
 
 
-def most_envs(config: TrainConfig, observation_space: object, action_space: object) -> int:
+def most_envs(config: TrainConfig, observation_space: Space, action_space: Space) -> int:
     """Environments whose rollout fits into the memory allowed: what an update takes is the same for any number."""
     one, two = (rollout_bytes(config, 10**6 + more, observation_space, action_space) for more in (0, 1))
     fixed = two - 10**6 * (two - one)
@@ -105,7 +108,7 @@ def update_bytes(config: PPOConfig, rows: int, features: Features, num_params: i
     return int(4 * (copies * weights + max(chunk, minibatch)))
 
 
-def check_memory(config: TrainConfig, observation_space: object, action_space: object) -> str:
+def check_memory(config: TrainConfig, observation_space: Space, action_space: Space) -> str:
     """The estimate as a line for the header; refuses a rollout that would not fit."""
     num_envs = config.vector.num_envs
     assert num_envs != "auto"
@@ -121,18 +124,18 @@ def check_memory(config: TrainConfig, observation_space: object, action_space: o
     return f"memory of a rollout about {needed / 2**20:,.1f} MB"
 
 
-def seen_lines(config: PPOConfig, observation_space: object, own_network: bool) -> list[str]:
+def seen_lines(config: PPOConfig, observation_space: Space, own_network: bool) -> list[str]:
     """For the header: what sees the pictures; a warning where a perceptron would be given some as one row."""
     if own_network:
         return []
-    found = pictures(observation_space, config.encoder)  # type: ignore[arg-type]
+    found = pictures(observation_space, config.encoder)
     lines = []
     for picture in found:
         channels, height, width = picture.size
         what = f"a picture of {height} x {width} pixels in {channels} channel(s)"
         lines.append(f"{picture.name} is {what}: a CNN sees it (--encoder {config.encoder})")
     seen = {picture.leaf for picture in found}
-    for leaf, (path, shape, dtype) in enumerate(Layout(observation_space).leaves):  # type: ignore[arg-type]
+    for leaf, (path, shape, dtype) in enumerate(Layout(observation_space).leaves):
         size, picture_like = math.prod(shape), len(shape) >= 3 or (len(shape) == 2 and dtype == np.uint8)
         if leaf not in seen and picture_like and size >= LEAST and path != (MASK_KEY,):
             name = "the observation" + (f" part {'/'.join(map(str, path))}" if path else "")
@@ -150,7 +153,7 @@ def seen_lines(config: PPOConfig, observation_space: object, own_network: bool) 
 
 
 def choose_num_envs(
-    config: TrainConfig, step_cost_s: float, observation_space: object, action_space: object, say: Callable[[str], None]
+    config: TrainConfig, step_cost_s: float, observation_space: Space, action_space: Space, say: Callable[[str], None]
 ) -> int:
     """`--num-envs auto`: cores, doubled until they are kept busy nine tenths of the time, within memory.
 

@@ -47,6 +47,9 @@ class RunContestArgs(ContestArgs):
 
     futures: int | None = None
     """Futures that the runs sample before each offer; default: 32, or none if trained without."""
+    checkpoint: str | None = None
+    """last, best or the number of an epoch; default: the best by --evaluate-every, if the run has one, otherwise the
+    last."""
     think: int = 0
     """Futures that the runs negotiate before each offer, as shoal rides offer --think does (0: none); they play
     without thinking too, for comparison."""
@@ -91,6 +94,7 @@ def evaluate(runs: Sequence[str], given: RunContestArgs, say: Say) -> Shown:
         runs_dir=given.runs_dir,
         futures=given.futures,
         think=given.think,
+        checkpoint=given.checkpoint,
     )
     pages = [write_report(folder) for folder in folders]
     return _shown(results, [*(f"report   {page}" for page in pages), *map(spoken, folders)])

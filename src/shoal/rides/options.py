@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from shoal.core.machine import usable_cores
+from shoal.core.protocols import Batched
 from shoal.core.seeds import Stream
 from shoal.rides.routing.neural.decoding import Decoding
 
@@ -98,8 +99,8 @@ class RidesOptions:
     oracle_weights: str = field(default="", metadata=_LATER)
     """Weights of --oracle neural (.safetensors, by shoal rides fit oracle); default: those that come with shoal."""
     oracle_batch: str = field(default="auto", metadata=_LATER)
-    """Days that --oracle neural has in memory at once: auto or a number. It halves itself when memory runs out, and
-    changes no result."""
+    """Plans of days that --oracle neural has in memory at once: auto or a number. It halves itself when memory runs
+    out, and changes no result."""
     oracle_decode: str = field(default="greedy", metadata=_LATER)
     """Plans that --oracle neural makes of a day, of which the best counts. greedy: one. best-of-N: N greedy ones, each
     of which takes the requests in another order. sampled-N: the greedy one and N - 1 that are drawn from the scores."""
@@ -146,12 +147,14 @@ class RidesOptions:
 
 
 @dataclass(frozen=True)
-class RidesTask:
+class RidesTask(Batched):
     """What `make_vec` takes: makes any number of environments as one."""
 
     options: RidesOptions
 
-    def make_vector(self, num_envs: int, threads: int | Literal["auto"], stream: Stream) -> RidesVectorEnv:
+    def make_vector(
+        self, num_envs: int, threads: int | Literal["auto"] = 1, stream: Stream = Stream.TRAIN
+    ) -> RidesVectorEnv:
         """N days at a time; training riders for the training stream, held-out ones for evaluation."""
         from shoal.rides.env import RidesVectorEnv
 

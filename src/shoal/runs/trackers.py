@@ -8,7 +8,7 @@ import os
 import secrets
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from shoal.runs.disk import read_json, replace_atomically, to_json
@@ -58,6 +58,7 @@ class TensorBoardTracker:
         if rows:  # resumed: TensorBoard forgets what the interrupted part drew beyond this step
             start = self._session(status=self._session.START)
             self._write(session_log=start, step=_step(rows[-1]) + 1)
+        self._write(summary=hyper_parameters(config))
         self._writer.flush()
 
     def log(self, row: dict[str, Any]) -> None:
@@ -74,6 +75,40 @@ class TensorBoardTracker:
 
     def _write(self, **fields: Any) -> None:
         self._writer.write(self._event(wall_time=time.time(), **fields).SerializeToString())
+
+
+def hyper_parameters(config: Mapping[str, Any]) -> Any:
+    """The settings for TensorBoard's tab HPARAMS, where runs are compared by them; a Summary.
+
+    Its own writer of this needs TensorFlow. What the runs of a folder have in common need not be said: TensorBoard
+    gathers the names of all of them.
+    """
+    from tensorboard.compat.proto import summary_pb2
+    from tensorboard.plugins.hparams import metadata, plugin_data_pb2
+
+    started = plugin_data_pb2.SessionStartInfo(start_time_secs=time.time())
+    for name, value in _flat(config):
+        if isinstance(value, bool):
+            started.hparams[name].bool_value = value
+        elif isinstance(value, str):
+            started.hparams[name].string_value = value
+        else:
+            started.hparams[name].number_value = value
+    content = metadata.create_summary_metadata(plugin_data_pb2.HParamsPluginData(session_start_info=started))
+    tag = metadata.SESSION_START_INFO_TAG
+    return summary_pb2.Summary(
+        value=[summary_pb2.Summary.Value(tag=tag, metadata=content, tensor=metadata.NULL_TENSOR)]
+    )
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, bool | float | str]]:
+    """Settings by name (`ppo.gamma`), as TensorBoard knows them: truths, numbers and text."""
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        elif value is not None:
+            plain = isinstance(value, bool | int | float | str)
+            yield prefix + name, value if plain else ",".join(map(str, value))
 
 
 class WandbTracker:

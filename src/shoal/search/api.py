@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from shoal.search.domain import Say, default_config
 from shoal.search.loop import SearchResult, search
@@ -41,9 +41,9 @@ class WorkflowSearch:
         self.config = SearchConfig(
             domain=domain,
             workflows=n_workflows,
-            strategy=strategy,  # type: ignore[arg-type]  # checked there
+            strategy=cast(Any, strategy),  # checked there
             parallel=parallel,
-            start=start,  # type: ignore[arg-type]
+            start=cast(Any, start),
             universal=universal,
             num_envs=n_envs,
             episodes_per_env=default.episodes_per_env if train_episodes_per_env is None else train_episodes_per_env,

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import importlib
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from gymnasium import Env
     from gymnasium.vector import VectorEnv
 
     from shoal.compiled.vector import CompiledEnv
+    from shoal.core.protocols import Batched
     from shoal.core.seeds import Stream
 
 GROUP = "shoal.environments"
@@ -40,21 +41,11 @@ def register() -> None:
             )
 
 
-class Batched(Protocol):
-    """What steps all its environments in one call of its own."""
-
-    def make_single(self) -> Env[Any, Any]: ...
-
-    def make_vector(
-        self, num_envs: int, threads: int | Literal["auto"], stream: Stream
-    ) -> VectorEnv[Any, Any, Any]: ...
-
-
 def environment(place: str, **options: Any) -> CompiledEnv | Batched:
     """The environment at "module:Class", with its options."""
     module, _, name = place.partition(":")
-    env: CompiledEnv | Batched = getattr(importlib.import_module(module), name)(**options)
-    return env
+    made: CompiledEnv | Batched = getattr(importlib.import_module(module), name)(**options)
+    return made
 
 
 def make_single(place: str, render_mode: str | None = None, **options: Any) -> Env[Any, Any]:
@@ -79,16 +70,16 @@ def make_vector(
     """Many environments, for gym.make_vec."""
     from gymnasium.vector import AutoresetMode
 
-    from shoal.compiled.vector import CompiledEnv, CompiledVectorEnv
+    from shoal.compiled.vector import CompiledVectorEnv
     from shoal.core.own import parse_autoreset
+    from shoal.core.protocols import Batched
     from shoal.core.seeds import Stream
 
     env = environment(place, **options)
-    if not isinstance(env, CompiledEnv) or hasattr(env, "make_vector"):  # one with a batch of its own
+    if isinstance(env, Batched):
         if parse_autoreset(autoreset_mode) != AutoresetMode.SAME_STEP:
             raise ValueError(f"{place} steps in a batch of its own: it has same_step only, got {autoreset_mode!r}")
-        batch: VectorEnv[Any, Any, Any] = env.make_vector(num_envs, threads, stream or Stream.TRAIN)
-        return batch
+        return env.make_vector(num_envs, threads, stream or Stream.TRAIN)
     if max_episode_steps is not None:
         env.max_episode_steps = max_episode_steps
     return CompiledVectorEnv(

@@ -19,7 +19,7 @@ class GymnasiumTask(Task):
     """A Gymnasium id that has a line of its own in `shoal tasks`."""
 
     def __init__(self, name: str, about: str) -> None:
-        self.name, self.about = name, about  # type: ignore[misc]  # an id is a row of a table, not a class
+        self.name, self.about = name, about
 
 
 IDS = {

@@ -69,8 +69,8 @@ class Task:
     Options are a frozen dataclass. Its fields are flags of `shoal train`, and they are kept with the run as JSON.
     """
 
-    name: ClassVar[str] = ""  # the name of the entry point
-    about: ClassVar[str] = ""
+    name: str = ""  # the name of the entry point
+    about: str = ""
     extra: ClassVar[str] = ""  # of shoal's, without which the environment cannot be made
     preset: ClassVar[Mapping[str, Any] | None] = None  # settings that differ from the defaults; None: those of any id
     curves: ClassVar[Sequence[tuple[str, str]]] = ()  # (metric, label) more on the page
@@ -104,7 +104,7 @@ class Task:
 
     def environment(self, options: Any) -> Any:
         """What `make_vec` takes: a Gymnasium id, a function that makes one environment, a CompiledEnv, or an object
-        with make_vector(num_envs, threads, stream)."""
+        of a subclass of `shoal.core.protocols.Batched`."""
         raise NotImplementedError(f"{type(self).__name__} says nothing of its environment")
 
     def spaces(self, options: Any) -> Spaces | None:

@@ -293,7 +293,7 @@ class Chunk(Environments):
                 bad = int(np.argmin(fine))
                 fault: EnvFault = NotFinite(f"{where}, the reward is not finite as float32: {rewards[bad]}")
             except (NotFinite, OutOfRange) as error:
-                fault, bad = error, error.row  # type: ignore[union-attr]
+                fault, bad = error, error.row
             ends[:] = [end for end in ends if end[0] != bad]
             self._revive(bad, self._fault(bad, fault, ""))
 

@@ -131,8 +131,8 @@ def strip(env: gym.Env[Any, Any]) -> tuple[gym.Env[Any, Any], int]:
     """Take off the outermost wrappers whose work a chunk does itself: the environment to step, and its time limit (a
     very large number if it has none)."""
     limit = 2**62
-    while type(env) in _LOCAL_WRAPPERS:
+    while isinstance(env, gym.Wrapper) and type(env) in _LOCAL_WRAPPERS:
         if type(env) is TimeLimit:
             limit = min(limit, env._max_episode_steps)
-        env = env.env  # type: ignore[attr-defined]
+        env = env.env
     return env, limit

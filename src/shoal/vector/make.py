@@ -17,6 +17,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from shoal.core.errors import EnvRaised
 from shoal.core.machine import usable_cores
 from shoal.core.own import parse_autoreset
+from shoal.core.protocols import Batched
 from shoal.core.seeds import Stream
 from shoal.extras import require
 from shoal.vector.choose import Measured, choose, step_cost_s
@@ -85,7 +86,7 @@ def make_vec(
     if isinstance(env, VectorEnv):
         say(f"the environment is a {type(env).__name__} already: it is used as it is")
         return env
-    if hasattr(env, "make_vector"):  # steps all environments in one call of its own
+    if isinstance(env, Batched):  # steps all environments in one call of its own
         if backend not in ("auto", "compiled"):
             raise ValueError(
                 f"{name_of(env)} steps all its environments at once: expected --backend auto, got {backend}"
@@ -93,7 +94,7 @@ def make_vec(
         _check_compiled(name_of(env), on_fault, slices)
         if mode != AutoresetMode.SAME_STEP:
             raise ValueError(f"{name_of(env)} counts every step, also those that only reset: it has same_step only")
-        batched: VectorEnv[Any, Any, Any] = env.make_vector(num_envs, threads=_count(env_threads), stream=stream)
+        batched = env.make_vector(num_envs, threads=_count(env_threads), stream=stream)
         say(f"backend compiled: all {num_envs} environments step in one call, {_count(env_threads)} thread(s)")
         return batched
     if _is_compiled(env):
@@ -176,7 +177,7 @@ def make_probe(
     if backend == "ray":  # before any work
         require("ray", "--backend ray")
     named: dict[str, Any] = {"env_kwargs": env_kwargs, "imports": imports, "wrappers": wrappers}
-    steps_all = isinstance(env, VectorEnv) or hasattr(env, "make_vector") or _is_compiled(env)
+    steps_all = isinstance(env, VectorEnv | Batched) or _is_compiled(env)
     if backend not in ("process", "ray") or steps_all or (wrappers and not isinstance(env, str)):
         return make_vec(env, 1, backend=backend if steps_all or backend == "compiled" else "serial", **named, **common)
     import_all(imports)
@@ -280,7 +281,7 @@ def _check_wrappers(env: Any, wrappers: Sequence[Wrap]) -> None:
     wrong = next((one for one in wrappers if not isinstance(one, str) and not callable(one)), None)
     if wrong is not None:
         raise TypeError(f"expected wrappers as functions of an environment or module:Class, got {wrong!r}")
-    whole = isinstance(env, VectorEnv) or hasattr(env, "make_vector") or _is_compiled(env)
+    whole = isinstance(env, VectorEnv | Batched) or _is_compiled(env)
     if whole or (not isinstance(env, str) and any(isinstance(one, str) for one in wrappers)):
         what = "steps all its environments at once" if whole else "is no id: wrap inside the function"
         flag = str(wrappers[-1]) if isinstance(wrappers[-1], Preprocess) else "--wrapper"
@@ -291,7 +292,7 @@ def _check_arguments(env: Any, given: dict[str, Any]) -> None:
     """A misspelt option of `make_vec` must not end up as an argument of the environment that it never knew."""
     if not given:
         return
-    if isinstance(env, VectorEnv | list | tuple) or hasattr(env, "make_vector"):
+    if isinstance(env, VectorEnv | Batched | list | tuple):
         raise ValueError(f"expected no arguments of the environment beside {name_of(env)}, got {', '.join(given)}")
     own = [name for name, one in inspect.signature(make_vec).parameters.items() if one.kind is one.KEYWORD_ONLY]
     for name in given:

@@ -25,6 +25,7 @@ from gymnasium.vector import VectorEnv
 
 from shoal.core.arrays import Array
 from shoal.core.machine import usable_cores
+from shoal.core.protocols import Batched, parts_of
 from shoal.vector.make import _is_compiled, make_vec
 
 NUM_ENVS = (8, 32, 128)
@@ -134,7 +135,7 @@ def prefer(trials: Sequence[Trial]) -> Trial:
 
 def _contenders(env: Any, num_envs: int, backends: Sequence[str] | None, workers: int | None) -> list[tuple[str, int]]:
     """(backend, threads) that can step so many of them."""
-    if hasattr(env, "make_vector") or _is_compiled(env):
+    if isinstance(env, Batched) or _is_compiled(env):
         if backends is not None and set(backends) != {"compiled"}:
             raise ValueError(f"{env} steps all its environments at once: expected no --backends, got {list(backends)}")
         return [("compiled", threads) for threads in sorted({1, min(usable_cores(), num_envs)})]
@@ -190,7 +191,7 @@ class _Clock:
     def turn(self, seconds: float) -> None:
         """Step for so long, at least once."""
         env, legal, observations = self.env, self._legal, self._observations
-        pids = getattr(env, "pids", [])
+        pids = parts_of(env).pids
         workers_s = worker_cpu_s(pids)
         spent_s = cpu_s = 0.0
         steps = 0

@@ -23,6 +23,7 @@ from shoal.cage2.simulator.red_agents import BLINE, MEANDER, REDS, SLEEPER
 from shoal.cage2.simulator.step import STATE, advance, start, write_bits
 from shoal.compiled.random import below, uniform
 from shoal.compiled.vector import CompiledEnv, CompiledVectorEnv
+from shoal.core.protocols import Batched
 from shoal.core.seeds import Stream
 
 HORIZONS = (30, 50, 100)  # the challenge's
@@ -211,9 +212,10 @@ def make_vec(
     **options: Any,
 ) -> CompiledVectorEnv:
     """`vector_entry_point` of shoal/Cage2-v0: N environments, one kernel; `options` as in `make`."""
-    made: Any = make(**options)
-    if hasattr(made, "make_vector"):  # under an order, compliance is counted
-        counting: CompiledVectorEnv = made.make_vector(num_envs, threads, stream)
+    made = make(**options)
+    if isinstance(made, Batched):  # under an order, compliance is counted
+        counting = made.make_vector(num_envs, threads, stream)
+        assert isinstance(counting, CompiledVectorEnv)
         return counting
     return CompiledVectorEnv(made, num_envs, threads=threads, stream=stream)
 
@@ -231,7 +233,8 @@ def _checked_horizons(horizon: int | Sequence[int]) -> tuple[int, ...]:
 
 def _checked_shares(red: str, mix: Sequence[float]) -> tuple[float, float, float]:
     if red in REDS:
-        return tuple(1.0 if name == red else 0.0 for name in REDS)  # type: ignore[return-value]
+        bline, meander, sleep = (1.0 if name == red else 0.0 for name in REDS)
+        return bline, meander, sleep
     if red != "mixed":
         raise ValueError(f"red: expected one of {', '.join(REDS)}, mixed; got {red!r}")
     shares = [float(share) for share in mix]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
+Method = Literal["none", "lagrange", "reward"]
 METHODS = ("none", "lagrange", "reward")
 PLAIN, LAGRANGE, REWARD = range(3)
 MARGIN = 0.04  # the multiplier aims so far above what is asked: the lower end of an interval has to reach that
@@ -20,7 +21,7 @@ class Alignment:
     rate counts as 1 before the first fix, so no fix is rewarded for being made.
     """
 
-    method: Literal["none", "lagrange", "reward"] = "lagrange"
+    method: Method = "lagrange"
     target: float = 0.99
     """Compliance at which the multiplier rests; above the 95 % that are asked, for the interval's lower end."""
     weight: float = 5.0
@@ -46,7 +47,7 @@ class Alignment:
         0.99
         """
         target = min(1.0, round(threshold + MARGIN, 12))
-        return Alignment(method, target, weight=RATE_WEIGHT if method == "reward" else 5.0)  # type: ignore[arg-type]
+        return Alignment(cast(Method, method), target, weight=RATE_WEIGHT if method == "reward" else 5.0)
 
     def moved(self, weight: float, compliance: float | None) -> float:
         """The weight after an update in which this was the compliance (None: no fix was judged).

@@ -90,7 +90,7 @@ class _Lesson:
     """Observations, masks, what the follower would do, and returns: [example, ...], added to by `play`."""
 
     def __init__(self, env: Any, num_envs: int, seed: int, temper: int) -> None:
-        self.envs = OrderedVectorEnv(env, num_envs)
+        self.envs, self.steps = OrderedVectorEnv(env, num_envs), int(env.horizons[0])
         self.observations, _ = self.envs.reset(seed=derived_seed(seed, Stream.TRAIN, 1))
         self.rng = np.random.default_rng(sequence(seed, Stream.ACT, 1))
         self.noise = torch.Generator().manual_seed(derived_seed(seed, Stream.ACT, 2))
@@ -103,7 +103,7 @@ class _Lesson:
 
     def play(self, rollouts: int, agent: Agent | None) -> None:
         """Whole episodes of the follower (or, with `agent`, of the network), labelled by the follower."""
-        num_envs, steps = self.envs.num_envs, int(self.envs.env.horizons[0])  # type: ignore[attr-defined]
+        num_envs, steps = self.envs.num_envs, self.steps
         for _ in range(rollouts):
             rewards = np.zeros((steps, num_envs), np.float32)
             for t in range(steps):

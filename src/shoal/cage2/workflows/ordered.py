@@ -36,6 +36,7 @@ from shoal.cage2.workflows.orders import (
 )
 from shoal.cage2.workflows.suspicion import WATCH, begin_watch, due_set, watch
 from shoal.compiled.random import below
+from shoal.core.protocols import Batched
 from shoal.core.seeds import Stream
 
 DRAWN = -1  # an order drawn anew for each episode
@@ -80,7 +81,7 @@ def forbid_others(due: int, mask: Any) -> None:
             mask[2 + RESTORE * NUM_HOSTS + host] = 0
 
 
-class Ordered(Cage2):
+class Ordered(Cage2, Batched):
     """Blue's 52 bits and the 10 bits of the order."""
 
     state = np.dtype([("game", STATE), ("horizon", np.int32), ("order", np.int32)], align=True)

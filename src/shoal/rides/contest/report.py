@@ -41,6 +41,7 @@ def evaluate_runs(
     runs_dir: str | Path = "runs",
     futures: int | None = None,
     think: int = 0,
+    checkpoint: str | None = None,
     baselines: Sequence[str] = BASELINES,
     say: Callable[[str], None] = lambda text: None,
     **settings: Any,
@@ -50,11 +51,16 @@ def evaluate_runs(
     Several runs must be of the same options: they are then trainings of one kind with different seeds, and get the
     two-level interval. Baselines use what the first run learned of its riders. `reference` is (iterations, seeds) of
     the independent solver, or None. `futures`: how many the runs sample before each offer, if not as by default.
-    `think`: futures that each negotiates before an offer, as one more entrant called "RUN, thinking".
+    `think`: futures that each negotiates before an offer, as one more entrant called "RUN, thinking". `checkpoint` is
+    "last", "best" or an epoch.
     `baselines` are those that everybody is compared with, `policies` play along; "rollout:agent" plays futures with
     each run's agent, as one more entrant called "RUN, rollout".
     """
-    agents = [Negotiator(run, runs_dir=runs_dir, futures=futures) for run in runs]
+    of: dict[str, Any] = {"runs_dir": runs_dir, "futures": futures, "checkpoint": checkpoint}
+    agents = [Negotiator(run, **of) for run in runs]
+    for agent in agents:
+        if agent.policy.chosen:
+            say(f"{agent.name}: {agent.policy.chosen}")
     first = agents[0]
     for other in agents[1:]:
         if other.options != first.options:
@@ -71,7 +77,7 @@ def evaluate_runs(
         entrants |= {f"{agent.name}, rollout": agent.rollout() for agent in agents}
         baselines = (*baselines, *names)
     if think:
-        thinking = [Negotiator(run, runs_dir=runs_dir, futures=futures, think=think) for run in runs]
+        thinking = [Negotiator(run, **of, think=think) for run in runs]
         entrants |= {f"{agent.name}, thinking": agent.entrant() for agent in thinking}
         baselines = tuple(dict.fromkeys((*baselines, *names)))
     contests, played = run_contests(

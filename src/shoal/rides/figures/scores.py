@@ -120,9 +120,12 @@ def draw_calibration(ax: Axes, curves: Sequence[Mapping[str, Any]], counts_ax: A
     ax.set_ylim(-0.02, 1.02)
     ax.set_ylabel("share that was accepted", fontsize=9, color=LABEL)
     if ax.collections:
+        from matplotlib.collections import PathCollection
+
         legend = ax.legend(fontsize=8, loc="lower right", frameon=False)
         for handle in legend.legend_handles:
-            handle.set_sizes([40.0])  # type: ignore[union-attr]
+            if isinstance(handle, PathCollection):
+                handle.set_sizes([40.0])
     ax.grid(color=MUTED, alpha=0.3, linewidth=0.6)
     last = ax
     if counts_ax is not None:

@@ -166,7 +166,7 @@ class Imitation:
         self._set_rate(time.process_time() - began)
         loss, hit = loss_of(self.network, lesson)
         self.optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
         self.optimiser.step()
         self.numbers["steps"] += 1

@@ -109,7 +109,7 @@ def teach(
             rows = rng.choice(train, size)
             error = predict(rows, rng.integers(len(SHOWN), size=size)) - torch.from_numpy(target[rows]).to(device)
             optimiser.zero_grad()
-            error.square().mean().backward()  # type: ignore[no-untyped-call]
+            torch.autograd.backward(error.square().mean())
             optimiser.step()
             plan.step()
     scores = {}

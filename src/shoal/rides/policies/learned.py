@@ -18,7 +18,7 @@ from shoal.rides.observe import MINUTES
 from shoal.rides.options import FUTURES, RidesOptions
 from shoal.rides.policies.network import RidesNetwork
 from shoal.rides.policies.thinking import MOST_FUTURES, Thinking
-from shoal.runs import checkpoint
+from shoal.runs import checkpoint as checkpoints
 from shoal.runs.folder import Run
 from shoal.tasks.networks import load_policy
 
@@ -39,7 +39,8 @@ _SEEN = (
 
 
 class Negotiator:
-    """Network and flexibility model of a run's newest checkpoint, or of an epoch kept.
+    """Network and flexibility model of a run: of its best checkpoint by `--evaluate-every`, if there is one, else of
+    the newest; or of an epoch kept.
 
     `futures`: how many to sample before each offer; by default 32, or none if the run was trained without. `think`:
     futures to negotiate before each offer (thinking.py), or with `think_s` as many as end in so many seconds.
@@ -51,19 +52,20 @@ class Negotiator:
         *,
         runs_dir: str | Path = "runs",
         epoch: int | None = None,
+        checkpoint: str | int | None = None,
         futures: int | None = None,
         think: int = 0,
         think_s: float | None = None,
     ) -> None:
         from shoal.rides.observe import FEATURES_VERSION
 
-        self.policy = load_policy(run, runs_dir=runs_dir, epoch=epoch)
+        self.policy = load_policy(run, runs_dir=runs_dir, epoch=epoch, checkpoint=checkpoint)
         config = self.policy.config
         if config.task != "rides":
             raise ValueError(f"expected a run of rides, got one of {config.task}: {run}")
         self.policy.check_features(FEATURES_VERSION)
         folder = Run.open(run, Path(runs_dir))
-        found = checkpoint.load(folder.checkpoints, self.policy.epoch)
+        found = checkpoints.load(folder.checkpoints, self.policy.epoch)
         self.name, self.path, self.epoch = folder.name, folder.path, self.policy.epoch
         trained = RidesOptions(**json.loads(config.env_kwargs))
         self.options = replace(trained, futures=(FUTURES if trained.futures else 0) if futures is None else futures)

@@ -49,13 +49,13 @@ class Onward:
     def _of(self, env: RidesVectorEnv) -> RidesVectorEnv:
         from shoal.rides.env import RidesVectorEnv
 
-        if self._world is not None and self._world.options.customers != env.options.customers:
+        options = replace(
+            env.options, type_mix=env.believed.type_mix, acceptance=env.believed.acceptance,
+            futures=0, held_out_days=0, credit="rewards", background=False,
+        )  # fmt: skip
+        if self._world is not None and self._world.options != options:  # the next world of a shift test
             self.close()
         if self._world is None:
-            options = replace(
-                env.options, type_mix=env.believed.type_mix, acceptance=env.believed.acceptance,
-                futures=0, held_out_days=0, credit="rewards", background=False,
-            )  # fmt: skip
             self._world = RidesVectorEnv(1, options, stream=Stream.TRAIN, again=True)
             self._world.exploring = False
             self._world.oracle.close()

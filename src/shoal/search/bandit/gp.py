@@ -60,7 +60,7 @@ class FiniteGP:
         """
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.gaussian_process import GaussianProcessRegressor
-        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+        from threadpoolctl import threadpool_limits
 
         values, noise = np.asarray(means, np.float64), np.asarray(errors, np.float64)
         self._check(items, values, noise)

@@ -61,8 +61,8 @@ class _Tries:
 class Router:
     """Routes days with a network, all of one call in as few batches as memory allows.
 
-    `chunk` is how many days are in memory at once, "auto" or a number; it halves itself when memory runs out, and stays
-    there. It changes no result.
+    `chunk` is how many plans are in memory at once, "auto" or a number; it halves itself when memory runs out, and
+    stays there. It changes no result.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Router:
             raise error
         if self.chunk <= TILE:
             raise MemoryError(
-                f"the neural oracle ran out of memory with {self.chunk} days at once, its smallest batch: "
+                f"the neural oracle ran out of memory with {TILE} days at once, its smallest batch: "
                 f"expected some 20 MB to be free on {self.device} ({error})"
             ) from error
         self.chunk = max(TILE, self.chunk // 2 // TILE * TILE)

@@ -1,0 +1,56 @@
+"""What the pages for newcomers show is run, and errors that a page quotes are those of the code."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def python_of(page: str) -> str:
+    return "\n".join(re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.MULTILINE | re.DOTALL))
+
+
+@pytest.mark.parametrize("page", ["from-sb3.md", "from-cleanrl.md", "training.md"])
+def test_the_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One block after the other, in a folder of its own; with fewer steps."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("shoal.training.write_report", lambda run: None)
+    code = re.sub(r"steps=[\d_]+", "steps=2_000", python_of(page))
+    assert "shoal" in code
+    exec(compile(code, page, "exec"), {"__name__": "page"})
+
+
+def texts_of_the_code() -> str:
+    """Every text in the source, those in parts as one, with a mark where a value is filled in."""
+    found = []
+    for path in (ROOT / "src" / "shoal").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                parts = (part.value if isinstance(part, ast.Constant) else "\0" for part in node.values)
+                found.append("".join(map(str, parts)))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(node.value)
+    return "\n".join(found)
+
+
+def test_the_errors_of_the_page_are_those_of_the_code() -> None:
+    """Word for word, but for what is filled in."""
+    quoted = re.findall(r"\*\*`([^`]+)`\*\*", (ROOT / "docs" / "errors.md").read_text())
+    assert len(quoted) > 20
+    there = texts_of_the_code()
+    unknown = [text for text in quoted if text not in there and not _filled(text, there)]
+    assert not unknown
+
+
+def _filled(text: str, there: str) -> bool:
+    """`no environment 'ALE/Pong-v5'` is a text of the code with a value in it."""
+    known = {
+        "no environment 'ALE/Pong-v5'": "no environment \0",
+        "[environment 3, worker pid 4711, seed 5, step 17]": "worker pid",
+    }
+    return text in known and known[text] in there
