@@ -90,33 +90,38 @@ def credit_bias(results: Results) -> str:
              for row in results.rows("credit_branch")}  # fmt: skip
 
     def told(name: str) -> str:
+        """`0.68 +- 0.24`"""
         row = whole.get(name)
-        return "" if row is None else f"{value_of(row, 2)} ({row.note})" if row.note else value_of(row, 2)
+        return "" if row is None else f"{number(row.value, 2)} {row.note.partition(' (95 %)')[0]}"
 
-    head = "credit", "less the truth, with", "without", "as played", "slope, as played", "with and without apart"
-    lines = [cells(*head, "of taught's choice less the agent's"), "|---|---|---|---|---|---|---|"]
+    def judged(name: str) -> str:
+        row = whole[name]
+        return f"{number(row.value, 2)}{', ' + target_of(row).strip() if row.target is not None else ''}".replace(
+            " ,", ","
+        )
+
+    less = "credit less true gain"
+    head = [f"{less}, day with the change", "day without it", "day as played", "slope of the true gain"]
+    lines = [
+        cells("credit", *head, "with and without apart", "taught's choice less own"),
+        "|---|---|---|---|---|---|---|",
+    ]
     for share in ("0%", "50%", "100%"):
         name = f"{share} of later riders asked generously"
-        less = [told(f"{name}, {day}: credit less true gain")
-                for day in ("day with the change", "day without", "day as played")]  # fmt: skip
-        slope = whole[f"{name}, day as played: slope of the true gain"]
-        apart = whole[f"{name}: credit with the change apart from without"]
-        judged = [
-            f"{value_of(row, 2).strip()}{', ' + target_of(row).strip() if row.target is not None else ''}"
-            for row in (slope, apart)
-        ]
-        lines.append(
-            cells(f"rebuilt, {share} asked generously", *less, *judged,
-                  told(f"{share} generous: what the credit says of taught less own"))
-        )  # fmt: skip
-    again = told("negotiated again: credit less true gain")
+        days = [told(f"{name}, {day}: {less}") for day in ("day with the change", "day without", "day as played")]
+        slope, apart = (
+            f"{name}, day as played: slope of the true gain",
+            f"{name}: credit with the change apart from without",
+        )
+        taught = told(f"{share} generous: what the credit says of taught less own")
+        lines.append(cells(f"rebuilt, {share} asked generously", *days, judged(slope), judged(apart), taught))
+    again = "negotiated again"
     lines.append(
-        cells("negotiated again", again, "the same", "the same", told("negotiated again: slope of the true gain"), "0",
-              told("negotiated again: what the credit says of taught less own"))
+        cells(again, told(f"{again}: {less}"), "the same", "the same", judged(f"{again}: slope of the true gain"), "0",
+              told(f"{again}: what the credit says of taught less own"))
     )  # fmt: skip
     gain, taught = told("true gain of the best change"), told("taught less own where they differ")
-    lines += ["", f"True gain of the policy's best change: {gain}. Taught's choice less the agent's own, where they "
-              f"differ: {taught}."]  # fmt: skip
+    lines.append(cells("**truth**", f"gain of the best change: {gain}", "", "", "1", "0", taught))
     return "\n".join(lines)
 
 

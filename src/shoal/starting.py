@@ -114,7 +114,18 @@ def _made_of(config: TrainConfig, env: Any) -> dict[str, Any]:
 
 # What a resumed run may change. Of these only the budget alters the learning: the schedules follow it.
 _CHANGEABLE = {
-    *("steps", "epochs", "episodes", "target_return", "runs_dir", "save_interval", "keep", "log_interval", "track"),
+    *(
+        "steps",
+        "epochs",
+        "episodes",
+        "target_return",
+        "runs_dir",
+        "save_interval",
+        "keep",
+        "noise_meter",
+        "log_interval",
+        "track",
+    ),
     *(
         "on_save_error",
         "rank_timeout",
