@@ -82,12 +82,12 @@ def survive(
         "--runs-dir",
         str(folder),
     ]
-    _wait(_start(["train", *common, "--name", "calm"]))
+    _wait(_start(["train", *common, "--name", "calm"], folder), folder)
     dice, kills, start = random.Random(seed), 0, time.monotonic()
     resume = False
     while True:
         command = ["train", "--resume", str(folder / "killed")] if resume else ["train", *common, "--name", "killed"]
-        process = _start(command)
+        process = _start(command, folder)
         try:
             moment = dice.uniform(0.2, 1.8) * every_s
             begun, had = time.monotonic(), _epoch(folder / "killed")
@@ -108,7 +108,9 @@ def survive(
         if code == 0:
             break
         if code != -signal.SIGKILL:
-            raise RuntimeError(f"{case.name}: shoal {' '.join(command)} ended with exit code {code}")
+            raise RuntimeError(
+                f"{case.name}: shoal {' '.join(command)} ended with exit code {code}: {_last_words(folder)}"
+            )
     if kills < least_kills:
         raise RuntimeError(f"{case.name}: {kills} kills, at least {least_kills} are wanted: give it more --epochs")
     calm, killed = (checkpoint.load_latest(folder / name / "checkpoints") for name in ("calm", "killed"))
@@ -117,15 +119,19 @@ def survive(
     return Survived(kills, time.monotonic() - start, killed.epoch, same)
 
 
-def _start(command: list[str]) -> subprocess.Popen[bytes]:
-    quiet = subprocess.DEVNULL
-    return subprocess.Popen([sys.executable, "-m", "shoal", *command], stdout=quiet, stderr=quiet, cwd=ROOT,
-                            start_new_session=True)  # fmt: skip
+def _start(command: list[str], folder: Path) -> subprocess.Popen[bytes]:
+    with (folder / "said").open("ab") as said:
+        return subprocess.Popen([sys.executable, "-m", "shoal", *command], stdout=said, stderr=said, cwd=ROOT,
+                                start_new_session=True)  # fmt: skip
 
 
-def _wait(process: subprocess.Popen[bytes]) -> None:
+def _wait(process: subprocess.Popen[bytes], folder: Path) -> None:
     if process.wait() != 0:
-        raise RuntimeError(f"the undisturbed training ended with exit code {process.returncode}")
+        raise RuntimeError(f"the undisturbed training ended with exit code {process.returncode}: {_last_words(folder)}")
+
+
+def _last_words(folder: Path) -> str:
+    return (folder / "said").read_text(errors="replace")[-1000:]
 
 
 def _epoch(run: Path) -> int:
@@ -144,7 +150,7 @@ def measure(minutes: float, every_s: float, say: Say, epochs: int | None = None)
             start = time.monotonic()
             pilot = 10
             kept = ["--save-interval", "1", "--runs-dir", str(folder), "--name", "pilot"]
-            _wait(_start(["train", *case.flags, "--epochs", str(pilot), *kept]))
+            _wait(_start(["train", *case.flags, "--epochs", str(pilot), *kept], folder), folder)
             each_s = max(time.monotonic() - start, 1.0) / pilot / 2  # half of it is starting
             count = epochs or max(int(minutes * 30 / each_s / 2), 20)
             say(f"{case.name}: {count} epochs, killed every {every_s:g} s on average")

@@ -26,7 +26,7 @@ CASES: tuple[tuple[str, dict[str, Any], float, float], ...] = (  # name, environ
 
 def rows(say: Say, rounds: int = 5) -> list[Row]:
     """Both costs of a step."""
-    found = []
+    found: list[Row] = []
     for name, env, seconds, target in CASES:
         title = f"ray, {name}, {NUM_ENVS} environments: share of the {cores_usable()}-core ideal"
         with contextlib.ExitStack() as stack:
