@@ -42,7 +42,8 @@ GROUPS = {
         ("process_speed", "auto_backend", "compiled_speed", "startup", "wakeup"), ("process_parts", "compiled_on_gpu")
     ),
     "ppo": Group(
-        ("ppo_speed", "cnn_speed", "tanh"), ("cartpole_solve", "classic_control", "default_learning", "image_learning")
+        ("ppo_speed", "cnn_speed", "tanh"),
+        ("cartpole_solve", "classic_control", "default_learning", "image_learning", "tune_search"),
     ),
     "cage2": Group(("cage2",), ("cage2_score", "cage2_clone", "final_rules")),
     "faults": Group(("fault_matrix",), ("long_run",)),

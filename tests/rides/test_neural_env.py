@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+import shoal
 from shoal.cli import main
 from shoal.core.seeds import Stream
 from shoal.rides.env import RidesVectorEnv
@@ -175,6 +176,12 @@ def test_trained_resumed_and_evaluated(weights, tmp_path, capsys):
     kwargs = json.loads(json.loads((tmp_path / "whole" / "config.json").read_text())["env_kwargs"])
     assert (kwargs["oracle"], kwargs["oracle_decode"]) == ("neural", "best-of-2")
     assert _run("evaluate", tmp_path / "whole", "--days", "2", "--no-reference", "--oracle-iterations", "2") == 0
+    assert _run("report", tmp_path / "whole") == 0
+    weights.rename(weights.with_suffix(".moved"))  # what was trained needs them no more
+    try:
+        assert shoal.load_policy(tmp_path / "whole") is not None
+    finally:
+        weights.with_suffix(".moved").rename(weights)
     capsys.readouterr()
 
 
@@ -190,5 +197,7 @@ def test_mistakes_are_told(weights, tmp_path, monkeypatch):
 
 def test_options_that_came_later_change_nothing_stored():
     """At their defaults they are in no file and no hash; elsewhere they are."""
-    assert not {"oracle", "oracle_weights", "oracle_batch"} & set(json.loads(options_to_kwargs(RidesOptions())))
+    assert not {"oracle", "oracle_weights", "oracle_batch", "oracle_decode"} & set(
+        json.loads(options_to_kwargs(RidesOptions()))
+    )
     assert json.loads(options_to_kwargs(RidesOptions(oracle="neural")))["oracle"] == "neural"
