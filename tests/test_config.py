@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from shoal.config import PPOConfig, RunConfig, TrainConfig, VectorConfig, from_dict, group_of, to_dict
 
 WHOLE_FROM_1 = ["frame_skip", "frame_stack", "env_threads", "restart_window", "rollout_steps", "update_interval",
-                "update_epochs", "minibatch_size",
-                "save_interval", "keep", "log_interval", "evaluate_episodes"]  # fmt: skip
+                "update_epochs", "minibatch_size", "save_interval", "keep", "log_interval",
+                "evaluate_episodes"]  # fmt: skip
 OPTIONAL_WHOLE = [
     "workers",
     "policy_epochs",
@@ -28,7 +28,7 @@ OPTIONAL_WHOLE = [
     "evaluate_patience",
     "resize",
 ]
-POSITIVE = ["step_timeout", "build_timeout", "learning_rate", "clip", "max_grad_norm", "initial_std"]
+POSITIVE = ["rank_timeout", "step_timeout", "build_timeout", "learning_rate", "clip", "max_grad_norm", "initial_std"]
 OPTIONAL_POSITIVE = ["memory_budget_gb", "value_clip", "target_kl"]
 NOT_NEGATIVE = ["lr_final", "entropy_coef", "value_coef"]
 SHARES = ["gamma", "gae_lambda"]

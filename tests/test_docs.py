@@ -146,3 +146,21 @@ def test_the_pages_have_command_lines() -> None:
     assert sum(len(command_lines(page.read_text())) for page in PAGES) > 25
     words = ["train", "a", "--b", "1", "--c", "2"]
     assert command_lines("```\nX=1 shoal train a --b 1 \\\n  --c 2   # why\n```") == [words]
+
+
+def test_the_page_on_compiled_environments_is_true(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its class is that of the example; it compiles, keeps a batch's contract, trains, runs as plain Python."""
+    import shoal
+    from shoal.testing import check_vector_env
+
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "compiled.md").read_text(), flags=re.S)
+    ferry, training, slippery, by_hand = blocks
+    assert ferry[ferry.index("class Ferry") :].strip() in (ROOT / "examples" / "compiled_env.py").read_text()
+    assert "shoal.train(" in training
+    page: dict[str, Any] = {"__name__": "page"}
+    for block in (ferry, slippery, by_hand):
+        exec(block, page)
+    assert capsys.readouterr().out.strip()
+    check_vector_env(lambda: shoal.make_vec(page["Ferry"], 4))
+    result = shoal.train("ferry", env=page["Ferry"], num_envs=16, steps=4_000, runs_dir=str(tmp_path))
+    assert result.status == "finished"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import shoal
+from shoal.report import _environments
 from shoal.runs.folder import Run
 from shoal.runs.spent import bar, spent
 
@@ -78,3 +79,23 @@ def test_what_is_no_number_is_no_time() -> None:
     rows = [{"time/elapsed_s": 2.0, "time/environment_s": None, "time/update_s": "<b>", "time/acting_s": 1.0}]
     assert spent(rows)["other_s"] == 1.0
     assert "<b>" not in bar(spent(rows))
+
+
+@pytest.mark.parametrize(
+    ("figures", "says"),
+    [
+        ([{"noise/variance": 1.0, "noise/scale": 400.0}], "more of them would make an update clearer"),
+        ([{"noise/variance": 1.0, "noise/scale": 3.0}], "fewer, with more updates"),
+        ([{"noise/variance": 1.0, "noise/scale": 9.0}], "twice as many would still"),
+        ([{"noise/variance": 1.0}] * 2, "from 2 looks, which is too few"),
+        ([{"noise/variance": 1.0}] * 20, "far above their number"),
+        ([{"noise/variance": 1.0, "noise/scale": "<b>"}], "from 1 look, which is too few"),
+    ],
+)
+def test_the_page_says_whether_more_environments_would_help(figures: list[dict[str, Any]], says: str) -> None:
+    """The noise scale beside the number of environments, in words."""
+    page = _environments({"vector": {"num_envs": 8}}, figures)
+    assert says in page
+    assert "<b>8</b>" in page
+    assert "<b></b>" not in page.replace("<b>8</b>", "")
+    assert _environments({"vector": {"num_envs": 8}}, [{"epoch": 1}]) == ""

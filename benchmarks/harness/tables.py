@@ -90,33 +90,38 @@ def credit_bias(results: Results) -> str:
              for row in results.rows("credit_branch")}  # fmt: skip
 
     def told(name: str) -> str:
+        """`0.68 +- 0.24`"""
         row = whole.get(name)
-        return "" if row is None else f"{value_of(row, 2)} ({row.note})" if row.note else value_of(row, 2)
+        return "" if row is None else f"{number(row.value, 2)} {row.note.partition(' (95 %)')[0]}"
 
-    head = "credit", "less the truth, with", "without", "as played", "slope, as played", "with and without apart"
-    lines = [cells(*head, "of taught's choice less the agent's"), "|---|---|---|---|---|---|---|"]
+    def judged(name: str) -> str:
+        row = whole[name]
+        return f"{number(row.value, 2)}{', ' + target_of(row).strip() if row.target is not None else ''}".replace(
+            " ,", ","
+        )
+
+    less = "credit less true gain"
+    head = [f"{less}, day with the change", "day without it", "day as played", "slope of the true gain"]
+    lines = [
+        cells("credit", *head, "with and without apart", "taught's choice less own"),
+        "|---|---|---|---|---|---|---|",
+    ]
     for share in ("0%", "50%", "100%"):
         name = f"{share} of later riders asked generously"
-        less = [told(f"{name}, {day}: credit less true gain")
-                for day in ("day with the change", "day without", "day as played")]  # fmt: skip
-        slope = whole[f"{name}, day as played: slope of the true gain"]
-        apart = whole[f"{name}: credit with the change apart from without"]
-        judged = [
-            f"{value_of(row, 2).strip()}{', ' + target_of(row).strip() if row.target is not None else ''}"
-            for row in (slope, apart)
-        ]
-        lines.append(
-            cells(f"rebuilt, {share} asked generously", *less, *judged,
-                  told(f"{share} generous: what the credit says of taught less own"))
-        )  # fmt: skip
-    again = told("negotiated again: credit less true gain")
+        days = [told(f"{name}, {day}: {less}") for day in ("day with the change", "day without", "day as played")]
+        slope, apart = (
+            f"{name}, day as played: slope of the true gain",
+            f"{name}: credit with the change apart from without",
+        )
+        taught = told(f"{share} generous: what the credit says of taught less own")
+        lines.append(cells(f"rebuilt, {share} asked generously", *days, judged(slope), judged(apart), taught))
+    again = "negotiated again"
     lines.append(
-        cells("negotiated again", again, "the same", "the same", told("negotiated again: slope of the true gain"), "0",
-              told("negotiated again: what the credit says of taught less own"))
+        cells(again, told(f"{again}: {less}"), "the same", "the same", judged(f"{again}: slope of the true gain"), "0",
+              told(f"{again}: what the credit says of taught less own"))
     )  # fmt: skip
     gain, taught = told("true gain of the best change"), told("taught less own where they differ")
-    lines += ["", f"True gain of the policy's best change: {gain}. Taught's choice less the agent's own, where they "
-              f"differ: {taught}."]  # fmt: skip
+    lines.append(cells("**truth**", f"gain of the best change: {gain}", "", "", "1", "0", taught))
     return "\n".join(lines)
 
 
@@ -147,19 +152,14 @@ def orders_kept(results: Results) -> str:
 
 
 def routed_days(results: Results) -> str:
-    """neural_oracle: every oracle's distance above the best known by number of requests, and its CPU time a day."""
+    """neural_oracle: every oracle's distance above the best known by number of requests, and days finished."""
     sizes: list[dict[str, Any]] = results.data("neural_oracle")["report"]["sizes"]
-    timed = max(part["requests"] for part in sizes if part["speed"])
     heads = [f"{part['requests']} requests" for part in sizes]
-    lines = [
-        cells("oracle", *heads, f"CPU time a day of {timed} requests"),
-        "|---|" + "---|" * (len(sizes) + 1),
-    ]
+    lines = [cells("oracle", *heads), "|---|" + "---|" * len(sizes)]
     for at, first in enumerate(sizes[0]["plans"]):
         rows = [part["plans"][at] for part in sizes]
-        cpu_ms = next(row["cpu_ms_a_day"] for part, row in zip(sizes, rows, strict=True) if part["requests"] == timed)
         gaps = [f"{row['gap_percent']:.1f} % ({row['finished_percent']:.0f} %)" for row in rows]
-        lines.append(cells(first["oracle"], *gaps, f"{cpu_ms:.1f} ms"))
+        lines.append(cells(_searched(first["oracle"]), *gaps))
     return "\n".join(lines)
 
 
@@ -168,11 +168,19 @@ def routing_times(results: Results) -> str:
     parts: list[dict[str, Any]] = results.data("neural_oracle")["report"]["sizes"]
     rows = [row for part in parts for row in part["speed"]]
     batches = list(dict.fromkeys(row["days"] for row in rows))
-    lines = [cells("oracle", *(f"{count:,} days" for count in batches)), "|---|" + "---|" * len(batches)]
+    lines = [
+        cells("oracle", *("1 day" if count == 1 else f"{count:,} days" for count in batches)),
+        "|---|" + "---|" * len(batches),
+    ]
     for oracle in dict.fromkeys(row["oracle"] for row in rows):
         took = {row["days"]: row["cpu_ms"] for row in rows if row["oracle"] == oracle}
-        lines.append(cells(oracle, *(f"{took[count]:,.0f} ms" for count in batches)))
+        lines.append(cells(_searched(oracle), *(f"{took[count]:,.0f} ms" for count in batches)))
     return "\n".join(lines)
+
+
+def _searched(oracle: str) -> str:
+    """`incremental, 30` as people say it."""
+    return re.sub(r"^(incremental|PyVRP), ([\d,]+)$", r"\1, \2 iterations", oracle)
 
 
 def net_gains(results: Results, name: str, days: int | None = None) -> dict[str, list[float]]:
@@ -215,7 +223,37 @@ def _mean_of(values: list[float], wanted: int) -> float | None:
     return statistics.fmean(values) if len(values) >= wanted else None
 
 
+def faults(results: Results, peers: bool = False) -> str:
+    """fault_matrix: what every scenario came to, a row each, by backend; `peers`: of the other libraries, in words."""
+    cells_of: dict[tuple[int, str], dict[str, Any]] = {}
+    backends: dict[str, None] = {}
+    for row in results.data("fault_matrix")["rows"]:
+        told = row.get("detail", {})
+        if "backend" in told and (told["backend"] in _PEERS) == peers:
+            backends[told["backend"]] = None
+            cells_of.setdefault((told["row"], told["about"]), {})[told["backend"]] = row
+    lines = [cells("row", "what happens", *map(_name, backends)), "|---|---|" + "---|" * len(backends)]
+    for (at, about), found in sorted(cells_of.items(), key=lambda item: item[0][0]):
+        lines.append(cells(str(at), about, *(_outcome(found.get(backend), peers) for backend in backends)))
+    return "\n".join(lines)
+
+
+_PEERS = {"gymnasium_async": "Gymnasium AsyncVectorEnv", "sb3_subproc": "SB3 SubprocVecEnv (fork)"}
+
+
+def _name(backend: str) -> str:
+    return _PEERS.get(backend, "whole runs" if backend == "all" else f"`{backend}`")
+
+
+def _outcome(row: dict[str, Any] | None, in_words: bool) -> str:
+    if row is None:
+        return ""
+    if not in_words:
+        return "holds" if row["value"] == 1 else "not tried" if row["value"] is None else "**does not hold**"
+    return re.sub(r"\s+", " ", re.sub(r"[|<>`\n]", " ", row["detail"]["outcome"]))[:110]
+
+
 TABLES: tuple[Callable[..., Any], ...] = (
     learned_without_options, credit_study, credit_bias, orders_kept, routed_days, routing_times, net_gains, around,
-    percent, spread, listed, *study.TABLES,
+    percent, spread, listed, faults, *study.TABLES,
 )  # fmt: skip

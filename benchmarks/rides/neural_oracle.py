@@ -1,6 +1,6 @@
 """The neural oracle with the weights that ship: how far its routes are above the best known, days finished, time.
 
-    python -m benchmarks.rides.neural_oracle [--days 16] [--pyvrp 300] [--finished 1000] [--card] [--store]
+    python -m benchmarks.rides.neural_oracle [--days 12] [--pyvrp 300] [--finished 500] [--card] [--store]
 
 Best known is the best of everything that is run: insertion, the incremental search with up to 3,000 iterations a
 request, PyVRP, and the network. With --card the report goes into the card of the weights too.
@@ -118,10 +118,10 @@ def _times(part: dict[str, Any]) -> list[Row]:
 def parsed(given: list[str] | None = None) -> argparse.Namespace:
     """The flags."""
     parser = stored.arguments(__doc__)
-    parser.add_argument("--days", type=int, default=16, help="days of each size that every oracle plans")
+    parser.add_argument("--days", type=int, default=12, help="days of each size that every oracle plans")
     parser.add_argument("--pyvrp", type=int, default=300, help="iterations of PyVRP a day")
-    parser.add_argument("--states", type=int, default=8, help="states of each size whose 16 offers are priced")
-    parser.add_argument("--finished", type=int, default=1000, help="days of each size that the network decodes")
+    parser.add_argument("--states", type=int, default=6, help="states of each size whose 16 offers are priced")
+    parser.add_argument("--finished", type=int, default=500, help="days of each size that the network decodes")
     parser.add_argument("--card", action="store_true", help="put the report into the card of the weights")
     return parser.parse_args(given)
 

@@ -1,6 +1,6 @@
 """PPO from nothing over the neural oracle, beside the same over the incremental one: both curves, judged by PyVRP.
 
-    python -m benchmarks.rides.neural_training [--epochs 10] [--days 60] [--pyvrp 300] [--store]
+    python -m benchmarks.rides.neural_training [--epochs 5] [--days 20] [--pyvrp 100] [--store]
 
 Both train 256 environments with insertion prices, without futures, with credit from rebuilt days and the same seed;
 they differ by --oracle alone. Evaluation is on the same held-out days, priced by the incremental search (300) and by
@@ -123,9 +123,9 @@ def summarise(result: dict[str, Any]) -> list[Row]:
 def parsed(given: list[str] | None = None) -> argparse.Namespace:
     """The flags."""
     parser = stored.arguments(__doc__)
-    parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--days", type=int, default=60)
-    parser.add_argument("--pyvrp", type=int, default=300, help="iterations of PyVRP a day; 0: without")
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--days", type=int, default=20)
+    parser.add_argument("--pyvrp", type=int, default=100, help="iterations of PyVRP a day; 0: without")
     return parser.parse_args(given)
 
 

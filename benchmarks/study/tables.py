@@ -100,4 +100,49 @@ def _row(results: Results, name: str) -> Row | None:
     return next((row for row in results.rows(NAME) if row.name == name), None)
 
 
-TABLES: tuple[Any, ...] = (environments_study, promises)
+def predicted(results: Results) -> str:
+    """Samples of 256 environments over 64 until a target: as the noise scale has it, and as the study measured it."""
+    lines = [cells("task", "noise scale, by fifths of the training", "predicted", "measured"), "|---|---|---|---|"]
+    measured = _claims(results)
+    for task, shown in TASKS.items():
+        found = [row.value for row in results.rows("noise_over_training") if f"noise scale, {task}," in row.name]
+        scales = [value for value in found if value is not None]
+        if not scales:
+            continue
+        ratios = [(1 + 256 / scale) / (1 + 64 / scale) for scale in scales]
+        row = measured.get((task, "256", "steps to the threshold"))
+        told = "not measured" if row is None else f"{row.detail['levels'][1] / row.detail['levels'][0]:.2f} times"
+        if row is not None:
+            told += f" ({row.detail['seeds']} seeds)"
+        each = ", ".join("out of sight" if value is None else number(value) for value in found)
+        lines.append(cells(shown, each, f"{min(ratios):.2f} to {max(ratios):.2f} times", told))
+    return "\n".join(lines)
+
+
+def scaling_table(results: Results) -> str:
+    """Samples, times, speed-ups and memory by task and number of environments."""
+    lines = [
+        cells(
+            "task, environments", "samples an epoch", "epoch, s", "samples/s", "speed-up", "samples per CPU-second",
+            "speed-up per CPU-second", "memory of environments, MB", "of rollout and learner", "of the first updates",
+        ),
+        "|---" * 10 + "|",
+    ]  # fmt: skip
+    first: dict[str, Row] = {}
+    for row in results.rows("scaling"):
+        task, told = row.name.rpartition(", ")[0], row.detail
+        base = first.setdefault(task, row)
+        assert row.value is not None
+        assert base.value is not None
+        memory = [number(max(0.0, told["memory_mb"][part]), 1) for part in told["memory_mb"]]
+        speed_up, per_cpu = row.value / base.value, told["per_cpu_s"] / base.detail["per_cpu_s"]
+        lines.append(
+            cells(
+                row.name.removesuffix(" environments"), number(told["samples"], 0), number(told["epoch_s"]),
+                number(row.value, 0), f"{speed_up:.1f}", number(told["per_cpu_s"], 0), f"{per_cpu:.1f}", *memory,
+            )
+        )  # fmt: skip
+    return "\n".join(lines)
+
+
+TABLES: tuple[Any, ...] = (environments_study, promises, predicted, scaling_table)

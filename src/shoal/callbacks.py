@@ -47,6 +47,11 @@ class Training:
         self._asked: str | None = None
 
     @property
+    def rank(self) -> int:
+        """Which process of `torchrun` this is; hooks are called on each, rank 0 records."""
+        return self.learner.team.rank
+
+    @property
     def envs(self) -> VectorEnv[Any, Any, Any]:
         """The environments: `envs.set_attr("wind", 3.0)`, `envs.call("name")` reach each one on every backend."""
         return self.learner.env

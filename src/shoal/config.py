@@ -258,6 +258,8 @@ class RunConfig:
     of an update at most and changes nothing that is learned."""
     on_save_error: Literal["warn", "fail"] = "warn"
     """After a failed checkpoint: warn and try again at the next one, or stop the run."""
+    rank_timeout: float = field(default=1800.0, metadata=LATER)
+    """Under torchrun: seconds that ranks wait for one another."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -266,6 +268,7 @@ class RunConfig:
                 check_whole(name, getattr(self, name), 1)
         for name in ("save_interval", "keep", "log_interval"):
             check_whole(name, getattr(self, name), 1)
+        check_number("rank_timeout", self.rank_timeout, above=0)
         check_whole("seed", self.seed, 0, MOST_SEED)
         given = [name for name in ("steps", "epochs", "episodes") if getattr(self, name) is not None]
         if len(given) > 1:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any, TextIO
 
 from shoal.callbacks import Callback, Callbacks, Training
 from shoal.config import TrainConfig, to_dict
+from shoal.core.arrays import Array
 from shoal.core.machine import Stopwatch
 from shoal.learn.learner import Learner
 from shoal.learn.said import PREFIX, chosen_names
@@ -76,7 +77,8 @@ class Journal(Callback):
         """A row, and a checkpoint if one is due."""
         self._remember(training)
         self.record(training.learner, training.metrics)
-        if self._best is not None and self._best.epoch == training.learner.marked_epoch:
+        is_best = self._best is not None and self._best.epoch == training.learner.marked_epoch
+        if training.learner.team.decides(is_best):
             self.save(training.learner)
         self.save_if_due(training.learner)
 
@@ -118,6 +120,7 @@ class Journal(Callback):
         for text in (news := learner.parts.messages)[self._messages_shown :]:
             self.console.message(text)
         self._messages_shown = len(news)
+        self._watch_faults(learner)
         self._watch(row, learner)
 
     def _show_infos(self, row: Mapping[str, Any]) -> None:
@@ -130,26 +133,35 @@ class Journal(Callback):
 
     def save_if_due(self, learner: Learner) -> None:
         """A checkpoint every `save_interval` epochs."""
-        if learner.marked_epoch - max(self.saved_epoch, 0) >= self.config.run.save_interval or self.saved_epoch < 0:
+        due = learner.marked_epoch - max(self.saved_epoch, 0) >= self.config.run.save_interval or self.saved_epoch < 0
+        if learner.team.decides(due):
             self.save(learner)
 
     def save(self, learner: Learner, *, last: bool = False) -> None:
         """Write a checkpoint. A failure is reported; it stops the run if it was the last or `--on-save-error fail`."""
         epoch = learner.marked_epoch
-        if epoch == self.saved_epoch:
+        if not learner.team.decides(epoch != self.saved_epoch):
             return
         try:
             kept = {one.epoch for one in (self._best, self._best_kept) if one is not None}
             with self._saving:
-                tensors, meta = learner.state()
-                meta |= self._states
-                checkpoint.save(self.run.checkpoints, epoch, tensors, meta, keep=self.config.run.keep, also=kept)
+                tensors, meta = learner.state()  # of all ranks
+                self._write(epoch, tensors, meta | self._states, kept)
             self.saved_epoch = epoch
             self._name_best()
         except CheckpointError as error:
             self.tell(f"checkpoint of epoch {epoch} FAILED: {error}", event="save failed")
             if last or self.config.run.on_save_error == "fail":
                 raise
+
+    def _write(self, epoch: int, tensors: dict[str, Array], meta: dict[str, Any], also: Collection[int]) -> None:
+        checkpoint.save(self.run.checkpoints, epoch, tensors, meta, keep=self.config.run.keep, also=also)
+
+    def _newest(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """The newest checkpoint that is whole, and what there is to say of it."""
+        found = checkpoint.load_latest(self.run.checkpoints)
+        about = {"epoch": found.epoch, "skipped": found.skipped, "path": str(found.path)}
+        return found.tensors, {"meta": found.meta, **about}
 
     def _name_best(self) -> None:
         """Its checkpoint is there by now."""
@@ -164,31 +176,35 @@ class Journal(Callback):
     def restore(self, training: Training, *, reshard: bool) -> None:
         """Continue from the newest checkpoint that is whole; say loudly what was passed over."""
         learner = training.learner
-        found = checkpoint.load_latest(self.run.checkpoints)
-        for reason in found.skipped:
+        tensors, found = learner.team.lead(self._newest)
+        for reason in found["skipped"]:
             self.tell(f"damaged checkpoint passed over: {reason}", event="checkpoint damaged")
+        meta: dict[str, Any] = found["meta"]
         try:
-            training.best = self._best_of(found.meta)
-            self.curve.set_state(training, found.meta.get("evaluation", {}))
-            missing = self.callbacks.set_states(training, found.meta.get("callbacks", []))
-            inexact = learner.set_state(found.tensors, found.meta, reshard=reshard)
+            training.best = self._best_of(meta)
+            self.curve.set_state(training, meta.get("evaluation", {}))
+            missing = self.callbacks.set_states(training, meta.get("callbacks", []))
+            inexact = learner.set_state(tensors, meta, reshard=reshard)
         except (KeyError, TypeError, AttributeError, IndexError) as error:  # whole, yet not what shoal writes
             raise CheckpointError(
-                f"{found.path} cannot be resumed from: {type(error).__name__}: {error}. It was written by another "
+                f"{found['path']} cannot be resumed from: {type(error).__name__}: {error}. It was written by another "
                 "version of shoal, or changed since"
             ) from error
         for reason in inexact:
             self.inexact(reason)
         for name in missing:
             self.tell(f"the run had a callback {name}, it goes on without: give it with callbacks=", "callback missing")
-        self.saved_epoch = found.epoch
+        self.saved_epoch = int(found["epoch"])
         self._best = training.best
-        self.run.truncate_metrics(found.epoch)
-        self.note({"event": "resumed", "epoch": found.epoch, "skipped": found.skipped})
-        self.run.set_status("running")
+        self._go_on_from(found)
         self.console.message(
-            f"resumed at epoch {found.epoch}, {learner.steps:,} steps: {self.budget.length.left(learner)}"
+            f"resumed at epoch {self.saved_epoch}, {learner.steps:,} steps: {self.budget.length.left(learner)}"
         )
+
+    def _go_on_from(self, found: dict[str, Any]) -> None:
+        self.run.truncate_metrics(found["epoch"])
+        self.note({"event": "resumed", "epoch": found["epoch"], "skipped": found["skipped"]})
+        self.run.set_status("running")
 
     def _best_of(self, meta: Mapping[str, Any]) -> best.Best | None:
         """The best as of this checkpoint; a later one, from before the run was stopped, is not taken."""
@@ -251,7 +267,8 @@ class Journal(Callback):
             f"metrics and checkpoints before epoch {learner.epoch} are gone, those from here on are kept",
             event="folder made again",
         )
-        self.save(learner)
+        if learner.team.size == 1:  # of several ranks, none of which knows it, the next save is due at once
+            self.save(learner)
 
     def say_stopping(self) -> None:
         """To the person who has just pressed Ctrl-C: called by a signal's handler, in the middle of anything."""
@@ -273,14 +290,16 @@ class Journal(Callback):
         for tracker in self.trackers:
             tracker.close()
 
-    def _watch(self, row: dict[str, float], learner: Learner) -> None:
-        """Alarms that belong in the record: each is raised once."""
+    def _watch_faults(self, learner: Learner) -> None:
         faults = learner.parts.faults
         for fault in faults[self._faults_noted :]:
             self.tell(f"environment restarted after: {fault}", event="restart")
         if faults and not self._faults_noted:
             self.inexact("an environment was restarted after a fault")
         self._faults_noted = len(faults)
+
+    def _watch(self, row: dict[str, float], learner: Learner) -> None:
+        """Alarms that belong in the record: each is raised once."""
         for name, text in {**learner.parts.alarms, **learner.tracker.said.remarks}.items():
             self._alarm(name, text)
         entropy, kl = row.get("policy/entropy"), row.get("policy/kl")

@@ -33,6 +33,7 @@ _CURVES = (
     ("time/steps_per_s", "steps per second"),
 )
 _MOST_EVENTS = 200
+_FEW_LOOKS = 5
 _MOST_INFOS = 8  # columns, and curves
 
 
@@ -248,27 +249,25 @@ def _plain(value: Any) -> Any:
 
 def _environments(config: dict[str, Any], rows: list[dict[str, Any]]) -> str:
     """Their number, beside the number at which noise and signal of the gradient are alike."""
-    count = config["vector"].get("num_envs")
-    scales = [row["noise/scale"] for row in rows if row.get("noise/scale") is not None]
-    looked = any("noise/variance" in row for row in rows)
-    if not looked or not isinstance(count, int):
+    count, looks = config["vector"].get("num_envs"), sum("noise/variance" in row for row in rows)
+    scales = [value for row in rows if isinstance(value := row.get("noise/scale"), int | float)]
+    if not looks or not isinstance(count, int):
         return ""
+    begins = f"<p>This run has <b>{count:,}</b> environments. "
     if not scales:
-        return (
-            f"<p>This run has <b>{count:,}</b> environments. The noise scale of the policy's gradient is beyond what "
-            "could be measured: many more would still make it clearer.</p>"
-        )
+        seen = f"could not be told from {looks} look{'s' if looks > 1 else ''}"
+        says = "is too few to say more" if looks < _FEW_LOOKS else "means that it is far above their number"
+        return f"{begins}The noise scale of the policy's gradient {seen}, which {says}.</p>"
     scale = float(scales[-1])
     if scale > 2 * count:
-        says = "more of them would make the gradient clearer, almost in proportion"
+        says = "more of them would make an update clearer, almost in proportion"
     elif scale < count / 2:
-        says = "more of them would hardly make it clearer; fewer, with more updates, may learn as well"
+        says = "more of them would hardly make an update clearer; fewer, with more updates, learn from fewer samples"
     else:
-        says = "twice as many would still help, four times as many little more"
+        says = "twice as many would still make an update clearer, four times as many little more"
     return (
-        f"<p>This run has <b>{count:,}</b> environments. At its end the noise scale of the policy's gradient is "
-        f"<b>{text(number(scale, ',.3g'))}</b> environments: so many make noise and signal alike. Of a single update, "
-        f"{says}.</p>"
+        f"{begins}The noise scale of the policy's gradient is <b>{text(number(scale, ',.3g'))}</b> environments at its "
+        f"end, from {looks} look{'s' if looks > 1 else ''}: so many make noise and signal alike, so {says}.</p>"
     )
 
 

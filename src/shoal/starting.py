@@ -12,12 +12,14 @@ from gymnasium.spaces import Box
 from gymnasium.vector import VectorEnv
 
 from shoal.config import FromPython, TrainConfig, to_dict
+from shoal.core.machine import ranks_here
 from shoal.core.spaces import is_numbered
 from shoal.held_out_curve import HeldOutCurve
 from shoal.learn.encoders import Features
 from shoal.learn.pictures import chosen_encoder
 from shoal.learn.policy import check_device
 from shoal.learn.sizing import check_memory, choose_num_envs, choose_threads
+from shoal.learn.team import ALONE, Team
 from shoal.runs.trackers import check_names
 from shoal.tasks import Spaces, environment, task_or_default
 from shoal.tasks.presets import BUDGETS, auto_scaled, config_for, config_without_preset, without_budget
@@ -49,13 +51,16 @@ def importing(config: TrainConfig, imports: tuple[str, ...]) -> TrainConfig:
     return config.replace(imports=(*config.imports, *(name for name in imports if name not in known)))
 
 
-def make_envs(config: TrainConfig, env: Any, say: Callable[[str], None]) -> VectorEnv[Any, Any, Any]:
-    """The run's environments."""
+def make_envs(
+    config: TrainConfig, env: Any, say: Callable[[str], None], team: Team = ALONE
+) -> VectorEnv[Any, Any, Any]:
+    """The run's environments, those of this rank."""
     vector = config.vector
     assert vector.num_envs != "auto"  # settled before
+    own = team.own(vector.num_envs)
     return make_vec(
-        **_made_of(config, env),
-        num_envs=vector.num_envs,
+        **_made_of(config, env[own] if isinstance(env, list | tuple) and len(env) > 1 else env),
+        num_envs=own.stop - own.start,
         workers=vector.workers,
         env_threads=vector.env_threads,
         slices=vector.slices,
@@ -109,8 +114,29 @@ def _made_of(config: TrainConfig, env: Any) -> dict[str, Any]:
 
 # What a resumed run may change. Of these only the budget alters the learning: the schedules follow it.
 _CHANGEABLE = {
-    *("steps", "epochs", "episodes", "target_return", "runs_dir", "save_interval", "keep", "log_interval", "track"),
-    *("on_save_error", "backend", "workers", "env_threads", "start_method", "step_timeout", "on_fault", "max_restarts"),
+    *(
+        "steps",
+        "epochs",
+        "episodes",
+        "target_return",
+        "runs_dir",
+        "save_interval",
+        "keep",
+        "noise_meter",
+        "log_interval",
+        "track",
+    ),
+    *(
+        "on_save_error",
+        "rank_timeout",
+        "backend",
+        "workers",
+        "env_threads",
+        "start_method",
+        "step_timeout",
+        "on_fault",
+        "max_restarts",
+    ),
     *("restart_window", "memory_budget_gb", "build_timeout", "imports", "callbacks"),
     *("ray_address", "min_envs"),
     *("evaluate_every", "evaluate_episodes", "evaluate_target", "evaluate_patience", "log_info"),
@@ -144,15 +170,17 @@ def check_changes(before: TrainConfig, after: TrainConfig, reshard: bool) -> lis
     return lines
 
 
-def settle(config: TrainConfig, env: Any, say: Callable[[str], None]) -> TrainConfig:
+def settle(config: TrainConfig, env: Any, say: Callable[[str], None], team: Team = ALONE) -> TrainConfig:
     """Before anything is written down or started: `auto` becomes a number, and what cannot fit is refused."""
     check_names(config.run.track)
     check_device(config.ppo.device)
     if isinstance(env, VectorEnv):
         config = _for_spaces(
-            config.replace(num_envs=env.num_envs), env.single_observation_space, env.single_action_space
+            config.replace(num_envs=env.num_envs * team.size), env.single_observation_space, env.single_action_space
         )
         return _with_threads(config, env.single_observation_space)
+    if config.vector.num_envs != "auto":
+        team.own(config.vector.num_envs)  # every rank the same number
     first = env[:1] if isinstance(env, list | tuple) else env
     known = _known_spaces(config) if env is None else None
     if known is not None:
@@ -163,12 +191,14 @@ def settle(config: TrainConfig, env: Any, say: Callable[[str], None]) -> TrainCo
             spaces = probe.single_observation_space, probe.single_action_space
             config = _for_spaces(config, *spaces)
             if config.vector.num_envs == "auto":
-                config = config.replace(num_envs=choose_num_envs(config, probed_cost_s(probe), *spaces, say))
+                each = choose_num_envs(config, probed_cost_s(probe), *spaces, say)
+                config = config.replace(num_envs=each * team.size)
     if config.ppo.auto_scale:
         config, lines = auto_scaled(config)
         for line in lines:
             say(line)
-    say(check_memory(config, *spaces))
+    assert config.vector.num_envs != "auto"
+    say(check_memory(config.replace(num_envs=config.vector.num_envs * ranks_here() // team.size), *spaces))
     return _with_threads(config, spaces[0])
 
 

@@ -17,13 +17,16 @@ from torch import nn
 from shoal import signals
 from shoal.callbacks import Callback, Callbacks, Training, load_callback
 from shoal.config import TrainConfig, from_dict, to_dict
-from shoal.core.errors import EnvFault
+from shoal.core.errors import EnvFault, RankFailed
 from shoal.core.protocols import parts_of
 from shoal.core.spelling import in_python_words, unaliased
 from shoal.journal import Journal
+from shoal.learn.distributed import team_of
 from shoal.learn.learner import Learner
+from shoal.learn.policy import check_device
 from shoal.learn.rollout import Interrupted
 from shoal.learn.sizing import choose_threads, seen_lines
+from shoal.learn.team import Team
 from shoal.origin import begin_with, find_origin
 from shoal.report import write_report
 from shoal.runs.folder import Run
@@ -45,6 +48,7 @@ from shoal.stopping import Budget
 from shoal.tasks import task_or_default
 from shoal.tasks.networks import own_network
 from shoal.tasks.saved import check_environment, parse_env_kwargs
+from shoal.together import Follower, Together
 from shoal.vector.foreign import module_of
 
 __all__ = ["Result", "loop", "make_envs", "train"]
@@ -96,6 +100,7 @@ class _Given:
     network: nn.Module | None
     callbacks: Callbacks
     evaluate_env: Any
+    team: Team
 
 
 def train(
@@ -168,20 +173,48 @@ def _train(
         env = None if isinstance(env, str) else env
     check_evaluable(config, env, evaluate_env)
     hooks = Callbacks([*map(load_callback, config.callbacks), *(one for one in callbacks if not isinstance(one, str))])
-    if resume is not None:
-        run.lock()
-    else:
-        if network is not None:
-            config = config.replace(encoder="flat")  # a network of the user's sees rows of numbers
-        config = settle(config, env, said.append)
-        command = command or "python: shoal.train, " + shlex.join(sys.argv)
-        run = Run.create(Path(config.run.runs_dir), config.run.name, to_dict(config), command, config.task)
+    if network is not None and resume is None:
+        config = config.replace(encoder="flat")  # a network of the user's sees rows of numbers
+    command = command or "python: shoal.train, " + shlex.join(sys.argv)
+    wanted, opened = config, None if resume is None else run
+
+    def begin() -> tuple[dict[str, Any], Any]:
+        """What rank 0 does before any of them trains."""
+        nonlocal opened
+        settled = wanted
+        if opened is not None:
+            opened.lock()
+        else:
+            settled = settle(wanted, env, said.append, team)
+            opened = Run.create(Path(settled.run.runs_dir), settled.run.name, to_dict(settled), command, settled.task)
+        return {}, {"config": to_dict(settled), "run": str(opened.path)}
+
+    check_device(config.ppo.device)
+    team, error = team_of(config.ppo.device, config.run.rank_timeout), None
+    try:
+        _, begun = team.lead(begin)
+        config = from_dict(begun["config"])
+        given = _Given(env, network, hooks, evaluate_env, team)
+        if not team.leads:
+            return _run(config, Run(Path(begun["run"])), given, resume is not None, reshard, said, stream or sys.stderr)
+        assert opened is not None
+        return _recorded(config, opened, given, resume is not None, reshard, said, stream or sys.stderr)
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        team.leave(error)
+
+
+def _recorded(
+    config: TrainConfig, run: Run, given: _Given, resuming: bool, reshard: bool, said: list[str], stream: TextIO
+) -> Result:
+    """`_run`, and what became of it in the run folder."""
     with run:
         try:
-            given = _Given(env, network, hooks, evaluate_env)
-            return _run(config, run, given, resume is not None, reshard, said, stream or sys.stderr)
+            return _run(config, run, given, resuming, reshard, said, stream)
         except BaseException as error:
-            if resume is None and not run.has_begun():
+            if not resuming and not run.has_begun():
                 run.remove()  # a start that was refused, or stopped before the first epoch, leaves nothing behind
             with contextlib.suppress(OSError, ValueError):  # the error itself is what the caller must hear of
                 if run.status == "running":  # a resume that was refused has not gone on: it is what it was
@@ -215,12 +248,16 @@ def _run(
 ) -> Result:
     threads_before = torch.get_num_threads()
     torch.set_num_threads(choose_threads(config.ppo))
-    env, network, callbacks = given.env, given.network, given.callbacks
+    env, network, callbacks, team = given.env, given.network, given.callbacks, given.team
     budget = Budget.of(config)
     clock = Clock()
     origin = None if resuming else find_origin(config)
-    curve = make_curve(config, env, given.evaluate_env, lambda text: journal.console.message(text))
-    journal = Journal(run, config, budget, stream, callbacks, curve)
+    if team.leads:
+        curve = make_curve(config, env, given.evaluate_env, lambda text: journal.console.message(text))
+        journal = Journal(run, config, budget, stream, callbacks, curve)
+    else:
+        curve, journal = None, Follower(run, config, budget, callbacks)
+    together = Together(journal)
     envs: VectorEnv[Any, Any, Any] | None = None
     status = "finished"
 
@@ -233,9 +270,10 @@ def _run(
 
     try:
         about = f"task {config.task}, {config.vector.num_envs:,} environments"
+        about += f", {team.size} ranks" if team.size > 1 else ""
         more = [] if curve is None else [curve.header()]
         journal.console.header([f"run {run.shown}", about, *budget.header(), *more, *said])
-        envs = make_envs(config, env, journal.console.message)
+        envs = make_envs(config, env, journal.console.message, team)
         own = own_network(config.task, parse_env_kwargs(config.env_kwargs)) if env is None else None
         for line in seen_lines(config.ppo, envs.single_observation_space, network is not None or own is not None):
             journal.console.message(line)
@@ -253,11 +291,13 @@ def _run(
                 network=network,
                 own_network=own,
                 interrupted=lambda: signals.received() is not None,
+                team=team,
             )
             training = Training(learner, budget, lambda text: journal.tell(text, event="callback"))
             if resuming:
                 journal.restore(training, reshard=reshard)
-                run.set_config(to_dict(config))
+                if team.leads:
+                    run.set_config(to_dict(config))
                 for line in said:
                     if line.startswith("changed "):
                         journal.note({"event": "changed", "text": line})
@@ -267,10 +307,10 @@ def _run(
                 learner.start()
             journal.open(learner)
             try:
-                reason = loop(training, *([] if curve is None else [curve]), callbacks, journal, _Asked())
+                reason = loop(training, *([] if curve is None else [curve]), callbacks, journal, together)
             except Interrupted:
                 status, reason = "interrupted", f"stopped by {signals.name()}"
-            except EnvFault:
+            except (EnvFault, RankFailed):
                 with contextlib.suppress(CheckpointError):  # why the run ends is what the caller must hear of
                     journal.save(learner)
                 raise
@@ -299,7 +339,7 @@ def _run(
         steps=learner.steps,
         episodes=learner.tracker.completed,
         mean_return=sum(returns) / len(returns) if returns else None,
-        restarts=len(parts_of(envs).faults),
+        restarts=len(parts_of(envs).faults) + together.restarts,
         cpu_s=clock.cpu_s(),
         wall_s=clock.wall_s(),
         signal=signals.received() if status == "interrupted" else None,
@@ -307,17 +347,10 @@ def _run(
         advice=advice,
     )
     journal.console.header(result.lines())
+    if not team.leads:
+        return result
     try:
         write_report(run)
     except (OSError, ValueError) as error:  # the run itself is done and saved
         journal.tell(f"the report could not be written: {error}", event="report failed")
     return result
-
-
-class _Asked(Callback):
-    """A signal that came during the update: the epoch is whole and recorded, so stop here."""
-
-    def on_epoch(self, training: Training) -> None:
-        """After everything else."""
-        if signals.received() is not None:
-            raise Interrupted

@@ -12,6 +12,7 @@ import types
 
 import gymnasium as gym
 import numpy as np
+import numpy.random as numpy_random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -493,6 +494,14 @@ def test_what_cannot_be_compiled_says_so():
         fingerprint(lambda x: x + _LIST[0])
     with pytest.raises(LinkError, match=r"reaches through the module 'shoal\.compiled\.compile'"):
         fingerprint(lambda x: building.layout(x))
+
+
+def test_numpys_own_generator_is_refused():
+    """Numba would compile it: seeds would mean nothing, and a resumed run would go another way."""
+    for draws in (lambda x: x + np.random.random(), lambda x: numpy_random.uniform(0.0, x)):  # noqa: NPY002
+        with pytest.raises(LinkError, match=r"draws from np\.random.*uniform\(rng\)"):
+            fingerprint(draws)
+    fingerprint(lambda state: np.floor(state.random))  # a field of that name
 
 
 def make_shift(shift):

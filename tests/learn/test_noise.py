@@ -261,12 +261,11 @@ def test_a_run_shows_it_and_resumes_to_the_same_figures(tmp_path) -> None:
     assert "noise scale" in (tmp_path / "whole" / "report.html").read_text()
     off = {"noise_meter": False, "callbacks": [Enough()]}
     shoal.train("CartPole-v1", name="off", stream=(quiet := StringIO()), **off, **common)
-    shoal.train(resume=tmp_path / "off", stream=StringIO())
-    assert not any("noise/variance" in row for row in Run.open("off", tmp_path).metrics())
+    shoal.train(resume=tmp_path / "off", noise_meter=True, stream=StringIO())  # on from here
+    assert ["noise/variance" in row for row in Run.open("off", tmp_path).metrics()] == [False] * 3 + [True] * 3
     assert "noise scale" not in quiet.getvalue()
     saved = [checkpoint.load_latest(Run.open(name, tmp_path).checkpoints).tensors for name in ("whole", "off")]
-    assert {name for name in saved[0] if name not in saved[1]} == {"meter.sums", "meter.counts"}
     for name in saved[1]:
-        assert np.array_equal(saved[0][name], saved[1][name]), name
+        assert name.startswith("meter.") or np.array_equal(saved[0][name], saved[1][name]), name
     config = json.loads((tmp_path / "whole" / "config.json").read_text())
     assert "noise_meter" not in config["run"]  # at its default an option that came later is not written down

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shoal.config import PPOConfig
 from shoal.learn.normalise import RewardScale, RunningMoments
-from shoal.learn.policy import Agent
+from shoal.learn.policy import CLIP, Agent
 
 
 @settings(max_examples=50, deadline=None)
@@ -32,24 +32,28 @@ def test_moments_equal_numpy_on_the_concatenated_data(seed, sizes, offset) -> No
 
 
 def test_fixed_columns_are_left_alone() -> None:
-    """What is marked keeps mean 0 and variance 1; the others are NumPy's."""
+    """What is given keeps mean 0 and its variance; the others are NumPy's."""
     data = np.random.default_rng(0).normal(3, 2, (50, 3))
-    moments = RunningMoments((3,), fixed=np.array([False, True, False]))
+    moments = RunningMoments((3,), fixed=np.array([np.nan, 0.25, np.nan]))
     moments.update(data[:20])
     moments.update(data[20:])
     np.testing.assert_allclose(moments.mean, [data[:, 0].mean(), 0, data[:, 2].mean()])
-    np.testing.assert_allclose(moments.var, [data[:, 0].var(), 1, data[:, 2].var()])
+    np.testing.assert_allclose(moments.var, [data[:, 0].var(), 0.25, data[:, 2].var()])
 
 
-def test_one_hot_features_are_not_normalised() -> None:
-    """A state seen once in a hundred rows would otherwise come to the network as a feature of 10."""
-    space = spaces.Dict({"a": spaces.Discrete(100), "b": spaces.Box(-np.inf, np.inf, (2,))})
+def test_one_hot_features_have_a_scale_of_their_own() -> None:
+    """It is the same however rarely a state is seen: as if all were as common, and no more than any other feature."""
+    space = spaces.Dict(
+        {"a": spaces.Discrete(25), "b": spaces.Box(-np.inf, np.inf, (2,)), "c": spaces.MultiDiscrete([4, 1000])}
+    )
     agent = Agent(space, spaces.Discrete(2), PPOConfig(normalise_observations=True), init_seed=0)
-    rows = [torch.arange(100), torch.randn(100, 2) * 5 + 1]
-    agent.learn_scale(rows, np.ones(100, np.bool_))
-    features = agent.encode(rows)
-    torch.testing.assert_close(features[:, :100], torch.eye(100))
-    torch.testing.assert_close(features[:, 100:].std(0, correction=0), torch.ones(2))
+    rows = [torch.arange(100) % 5, torch.randn(100, 2) * 5 + 1, torch.zeros((100, 2), dtype=torch.int64)]
+    for _ in range(2):
+        agent.learn_scale(rows, np.ones(100, np.bool_))
+        features = agent.encode(rows)
+        torch.testing.assert_close(features[:, :25], 5.0 * torch.eye(25)[rows[0]])
+        torch.testing.assert_close(features[:, 25:27].std(0, correction=0), torch.ones(2))
+        assert features[0, 27:].tolist() == [2.0, 0, 0, 0, CLIP, *[0.0] * 999]
 
 
 def test_moments_come_back_from_their_state() -> None:

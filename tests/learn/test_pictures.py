@@ -172,6 +172,38 @@ def test_a_picture_stays_bytes_and_is_not_copied() -> None:
     learner.env.close()
 
 
+@pytest.mark.parametrize("parts", [False, True])
+def test_values_are_those_of_acting(parts) -> None:
+    """One look gives action and value: what is valued later are the last observations. A first rollout is valued anew
+    where its own statistics scale the numbers."""
+    config = TrainConfig().replace(**SHORT, normalise_observations=True)
+    learner = Learner(config, SerialVectorEnv([functools.partial(Flashes, parts=parts, length=50)] * 4))
+    learner.start()
+    looks: list[int] = []
+    learner.agent.network.encoder.register_forward_pre_hook(lambda _, given: looks.append(len(given[0])))
+    for rollout, valued in ((0, 9 * 4 if parts else 4), (1, 4)):
+        learner.collect()
+        assert looks == [4] * 8
+        batch = learner.estimate(learner.collector.rollout)
+        assert batch is not None
+        assert sum(looks[8:]) == valued, rollout
+        np.testing.assert_allclose(batch.values, learner.agent.values(batch.features), rtol=1e-4, atol=1e-5)
+        learner.update(batch, 0.0)
+        looks.clear()
+    learner.env.close()
+
+
+@pytest.mark.parametrize("encoder", ["nature", "impala-small"])
+def test_the_last_layer_is_a_linear_one(encoder) -> None:
+    """Done as a convolution, it gives what its weights give by a product of matrices."""
+    torch.manual_seed(0)
+    network = SeeingActorCritic([Picture(0, "p", (40, 44, 3))], 0, action_kind(spaces.Discrete(2)), encoder, hidden=())
+    eye = network.encoder.eyes[0]
+    seen = torch.rand(3, *eye[-2].map[1:])
+    expected = torch.nn.functional.linear(seen.flatten(1), eye[-2].weight, eye[-2].bias)
+    torch.testing.assert_close(eye[-2](seen.contiguous(memory_format=torch.channels_last)), expected)
+
+
 def test_rows_that_are_no_transitions_are_left_out() -> None:
     """Where a step only resets (NEXT_STEP), its picture is not learnt from."""
     env = SyncVectorEnv([functools.partial(Flashes, length=3)] * 2, autoreset_mode=AutoresetMode.NEXT_STEP)
@@ -297,7 +329,7 @@ def test_pictures_that_are_no_bytes_are_told_of(space) -> None:
 
 
 _MEASURE = """
-import functools, resource, sys, threading, time
+import functools, sys
 import gymnasium as gym, numpy as np, torch
 from gymnasium import spaces
 torch.set_num_threads(1)
@@ -310,7 +342,7 @@ class Seen(gym.Env):
     action_space = spaces.Discrete(4)
     def __init__(self, shape, parts):
         picture = spaces.Box(0, 255, shape, np.uint8)
-        self.observation_space = spaces.Dict(camera=picture, speed=spaces.Box(-1, 1, (5,))) if parts else picture
+        self.observation_space = spaces.Dict(camera=picture, speed=spaces.Box(-1, 1, (3000,))) if parts else picture
         self.seen = self.observation_space.sample()
     def reset(self, *, seed=None, options=None):
         return self.seen, {}
@@ -323,28 +355,19 @@ def learner(shape, parts, num_envs, steps, **options):
     made.start()
     return made
 
-def resident():
-    return int(open("/proc/self/statm").read().split()[1]) * 4096
+def resident(name):
+    return 1024 * next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(name))
 
 encoder, parts, num_envs, steps = sys.argv[1], sys.argv[2] == "parts", int(sys.argv[3]), int(sys.argv[4])
 small = learner((36, 36, 1), parts, 2, 4, encoder=encoder)
 small.update(small.estimate(small.collect()), 0.0)
-before, peak, done = resident(), 0, False
-
-def watch():
-    global peak
-    while not done:
-        peak = max(peak, resident())
-        time.sleep(0.002)
-
-thread = threading.Thread(target=watch)
-thread.start()
-one = learner((84, 84, 4), parts, num_envs, steps, encoder=encoder)
+open("/proc/self/clear_refs", "w").write("5")  # the peak counts from here
+before = resident("VmRSS")
+one = learner((84, 84, 4), parts, num_envs, steps, encoder=encoder, normalise_observations=parts)
 for _ in range(2):
     batch = one.estimate(one.collect())
     one.update(batch, 0.0)
-done = True
-thread.join()
+peak = resident("VmHWM")
 expected = rollout_bytes(one.config, num_envs, one.env.single_observation_space, one.env.single_action_space)
 print(expected / (peak - before), expected >> 20)
 """

@@ -276,6 +276,7 @@ def tracker_rollout(rewards, ended, valid=None, broken=None) -> Rollout:
     rollout.truncated = np.zeros_like(rollout.terminated)
     rollout.valid = np.ones_like(rollout.terminated) if valid is None else np.array(valid, bool)
     rollout.broken = np.zeros_like(rollout.terminated) if broken is None else np.array(broken, bool)
+    rollout.said = []
     return rollout
 
 

@@ -229,6 +229,20 @@ def test_credit_that_drifts_from_the_truth_raises_an_alarm() -> None:
     assert "9.0 minutes more than it gained, 3.0 before" in alarms["credit"]
 
 
+def test_a_resumed_run_goes_on_watching() -> None:
+    """Half of the epochs before, half after; an epoch without credit counts as such."""
+    first, second = coach(), coach()
+    for one in range(9):
+        first._claimed = None if one == 0 else 3.0
+        first.watch(15.5, 220)
+    second.go_on(first.watched())
+    assert second._history == first._history
+    for _ in range(8):
+        second._claimed = 3.0
+        second.watch(14.5, 110)
+    assert list(second.alarms) == ["timid"]
+
+
 # -- training ----------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+import shoal
 from shoal.cli import main
 from shoal.core.seeds import Stream
 from shoal.rides.env import RidesVectorEnv
@@ -17,6 +18,7 @@ from shoal.rides.options import RidesOptions
 from shoal.rides.routing.checker import check_routes
 from shoal.rides.routing.neural.network import RoutingNetwork
 from shoal.rides.routing.neural.oracle import NeuralOracle
+from shoal.rides.routing.neural.standing import standing
 from shoal.rides.routing.neural.weights import SHIPPED, save_network
 from shoal.rides.routing.oracle import RoutingOracle
 from shoal.rides.routing.plans import Plans
@@ -107,9 +109,11 @@ def test_prices_of_all_offers_in_one_call(weights):
 
 
 def test_the_weights_that_ship_beat_insertion_and_are_what_their_card_says():
-    """Without --oracle-weights, greedily."""
+    """Without --oracle-weights, greedily, as the report in the card says."""
     card = json.loads(SHIPPED.with_suffix(".json").read_text())
     assert card["sha256"] == hashlib.sha256(SHIPPED.read_bytes()).hexdigest()
+    assert all(card["report"]["claims"].values())
+    assert "of 30 requests are" in standing()
     assert SHIPPED.stat().st_size < 4_000_000
     env = RidesVectorEnv(1, RidesOptions(**QUICK, oracle="neural"))
     problem, oracle = env.world.problem, RoutingOracle(env.world.problem)
@@ -172,6 +176,12 @@ def test_trained_resumed_and_evaluated(weights, tmp_path, capsys):
     kwargs = json.loads(json.loads((tmp_path / "whole" / "config.json").read_text())["env_kwargs"])
     assert (kwargs["oracle"], kwargs["oracle_decode"]) == ("neural", "best-of-2")
     assert _run("evaluate", tmp_path / "whole", "--days", "2", "--no-reference", "--oracle-iterations", "2") == 0
+    assert _run("report", tmp_path / "whole") == 0
+    weights.rename(weights.with_suffix(".moved"))  # what was trained needs them no more
+    try:
+        assert shoal.load_policy(tmp_path / "whole") is not None
+    finally:
+        weights.with_suffix(".moved").rename(weights)
     capsys.readouterr()
 
 
@@ -187,5 +197,7 @@ def test_mistakes_are_told(weights, tmp_path, monkeypatch):
 
 def test_options_that_came_later_change_nothing_stored():
     """At their defaults they are in no file and no hash; elsewhere they are."""
-    assert not {"oracle", "oracle_weights", "oracle_batch"} & set(json.loads(options_to_kwargs(RidesOptions())))
+    assert not {"oracle", "oracle_weights", "oracle_batch", "oracle_decode"} & set(
+        json.loads(options_to_kwargs(RidesOptions()))
+    )
     assert json.loads(options_to_kwargs(RidesOptions(oracle="neural")))["oracle"] == "neural"

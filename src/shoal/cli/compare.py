@@ -9,8 +9,9 @@ import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from shoal import launching
 from shoal.cli.parsing import find_here, flags_of, parse, switch, take, take_all
 from shoal.cli.training import config_from
 
@@ -53,6 +54,10 @@ class CompareArgs:
     """Name of the folder; default: task, date and time."""
     runs_dir: str = "runs"
     """Folder that holds the run folders."""
+    on: Literal["here", "ray"] = "here"
+    """Where trainings run: on this machine, or as tasks of a Ray cluster whose nodes all see --runs-dir."""
+    ray_address: str | None = None
+    """--on ray: the cluster, as auto, HOST:PORT or ray://HOST:PORT; default: an instance on this machine."""
 
 
 def compare(args: list[str], as_json: bool) -> int:
@@ -73,7 +78,8 @@ def compare(args: list[str], as_json: bool) -> int:
         vary |= short
     find_here(imports)
     try:
-        found = _existing(words, args, given, report_only) if not vary else _new(words, args, given, vary, imports)
+        with launching.on(given.on, given.ray_address):
+            found = _existing(words, args, given, report_only) if not vary else _new(words, args, given, vary, imports)
     except KeyboardInterrupt:
         _say("stopped; every finished training is kept: go on with shoal compare and the folder named above")
         return 130

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from shoal.core.errors import RankFailed
+from shoal.core.machine import own_rank
 from shoal.extras import extra_of, install
 from shoal.runs.words import explain
 
@@ -47,7 +49,7 @@ def guarded(action: Callable[[], int]) -> int:
     except Exception as error:
         if os.environ.get(DEBUG):
             traceback.print_exc()
-        return fail(*sentence(error))
+        return fail(*sentence(error)) if _is_told_here(error) else 1
 
 
 def fail(text: str, code: int) -> int:
@@ -80,6 +82,13 @@ def sentence(error: Exception) -> tuple[str, int]:
         f"unexpected {type(error).__name__}: {error}{place}. A damaged file may be the reason, or else a fault of "
         f"shoal: {DEBUG}=1 shows the whole traceback"
     ), 1
+
+
+def _is_told_here(error: Exception) -> bool:
+    """Of the ranks that torchrun started, each of which gets the same error, one tells it."""
+    if isinstance(error, RankFailed):
+        return error.said_by == own_rank()
+    return own_rank() == 0 or not isinstance(error, ValueError) or os.environ.get("LOCAL_RANK") == "0"
 
 
 def _missing(error: ImportError) -> str:

@@ -8,6 +8,7 @@ import shlex
 import sys
 from typing import Any
 
+from shoal import launching
 from shoal.cli.parsing import named, parse, take
 from shoal.cli.training import next_commands
 
@@ -15,7 +16,11 @@ _ABOUT = """Search for the best order of repairs. A bandit chooses the orders, a
 
   shoal search gridworld --workflows 20
   shoal search --resume runs/NAME --workflows 40"""
-_EXTRA = (("--resume FOLDER", "Continue a search: its folder, or its name under --runs-dir."),)
+_EXTRA = (
+    ("--resume FOLDER", "Continue a search: its folder, or its name under --runs-dir."),
+    ("--on here|ray", "Where pulls run: on this machine, or as tasks of a Ray cluster whose nodes all see --runs-dir "
+     "(--ray-address auto, HOST:PORT or ray://HOST:PORT; default: an instance on this machine)."),
+)  # fmt: skip
 
 
 def search(args: list[str], as_json: bool) -> int:
@@ -26,6 +31,8 @@ def search(args: list[str], as_json: bool) -> int:
     from shoal.search.options import SearchConfig
 
     resume, args = take(args, "--resume")
+    place, args = take(args, "--on")
+    address, args = take(args, "--ray-address")
     args = named(args, "--domain")
     given, args = take(args, "--domain")
     if given is None and resume is None and not {"-h", "--help"} & set(args):
@@ -52,7 +59,9 @@ def search(args: list[str], as_json: bool) -> int:
 
     try:
         command = shlex.join(["shoal", *sys.argv[1:]])
-        found = run(parsed.search, dataclasses.asdict(parsed.domain_specific), resume=resume, say=say, command=command)
+        domain_options = dataclasses.asdict(parsed.domain_specific)
+        with launching.on(place or "here", address):
+            found = run(parsed.search, domain_options, resume=resume, say=say, command=command)
     except KeyboardInterrupt:
         say("stopped; every finished pull is kept: go on with shoal search --resume and the folder named above")
         return 130

@@ -14,6 +14,7 @@ from typing import Any
 from shoal.cli.errors import fail
 from shoal.cli.parsing import BUDGETS, find_here, gives_budget, named, parse, switch, take, take_all
 from shoal.cli.seeds import several
+from shoal.core.machine import own_rank
 from shoal.runs.folder import shown_path
 from shoal.runs.words import wrapped
 
@@ -48,7 +49,9 @@ def train(args: list[str], as_json: bool) -> int:
     except KeyboardInterrupt:
         kept = "no run folder is kept" if resume is None else f"{resume} is as it was"
         return fail(f"stopped by Ctrl-C before the training began: {kept}", 130)
-    if as_json:
+    if own_rank():
+        pass  # rank 0 tells
+    elif as_json:
         print(json.dumps(result.to_json(), allow_nan=False))
     else:
         _say_what_next(result, shown_path(result.run, begun_in))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shoal import launching
 from shoal.comparison.facts import RunFacts, facts_of, source_digest
 from shoal.comparison.folder import ComparisonFolder, is_comparison, jobs_of
 from shoal.comparison.loop import default_parallel, go_on
@@ -63,6 +64,8 @@ def compare(
     name: str | None = None,
     runs_dir: str = "runs",
     imports: Sequence[str] = (),
+    on: str = "here",
+    ray_address: str | None = None,
     say: Say = lambda text: None,
     **options: Any,
 ) -> Comparison:
@@ -80,10 +83,11 @@ def compare(
     if len(given) != 1:
         raise ValueError(f"expected one task to vary options of, got {len(given)}: {', '.join(given)}")
     configs = [(name_of(settings), config_for(given[0], **{**options, **settings})) for settings in grid(vary)]
-    return begin(
-        given[0], configs, seeds=seeds, seed=seed, held_out=held_out, match=match, primary=primary, threshold=threshold,
-        parallel=parallel, name=name, runs_dir=runs_dir, imports=imports, say=say,
-    )  # fmt: skip
+    with launching.on(on, ray_address):
+        return begin(
+            given[0], configs, seeds=seeds, seed=seed, held_out=held_out, match=match, primary=primary,
+            threshold=threshold, parallel=parallel, name=name, runs_dir=runs_dir, imports=imports, say=say,
+        )  # fmt: skip
 
 
 def begin(

@@ -6,12 +6,12 @@ import subprocess
 import time
 from collections.abc import Callable
 
+from shoal import launching
 from shoal.comparison import worker
 from shoal.comparison.facts import facts_of, source_digest
 from shoal.comparison.folder import ComparisonFolder, Job, jobs_of
 from shoal.comparison.plan import Plan
 from shoal.config import TrainConfig, from_dict
-from shoal.core.machine import usable_cores
 from shoal.runs.folder import Run
 from shoal.runs.pace import clock_text
 from shoal.runs.words import figure
@@ -57,7 +57,7 @@ class _Crew:
 
     def __init__(self, folder: ComparisonFolder, plan: Plan) -> None:
         self.folder, self.plan = folder, plan
-        self.at_work: dict[Job, subprocess.Popen[bytes]] = {}
+        self.at_work: dict[Job, launching.Process] = {}
         self.attempts: dict[Job, int] = {}
 
     def begin(self, job: Job) -> None:
@@ -79,7 +79,7 @@ class _Crew:
             elif self.attempts[job] < ATTEMPTS:
                 self.begin(job)
             else:
-                self._give_up(job, process.returncode)
+                self._give_up(job, process.returncode or 0)
                 ended.append(job)
         return ended
 
@@ -124,7 +124,7 @@ def default_parallel(plan: Plan) -> int:
     if "wall" in plan.match:
         return 1
     config: TrainConfig = from_dict(plan.arms[0].config)
-    cores = usable_cores()
+    cores = launching.cores()
     if config.vector.backend in ("process", "split"):
         return max(1, cores // (config.vector.workers or cores))
     threads = config.vector.env_threads

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 
+from shoal import launching
 from shoal.comparison.facts import facts_of
 from shoal.comparison.folder import ComparisonFolder, Job
 from shoal.comparison.plan import Plan
@@ -20,19 +20,10 @@ UNFIT = 3  # exit code: refused before its first epoch, as every run of the arm 
 ORPHAN_S = 30.0
 
 
-def launch(folder: ComparisonFolder, plan: Plan, job: Job) -> subprocess.Popen[bytes]:
-    """Start a process that trains and evaluates. It ends when this one does: it watches its standard input."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+def launch(folder: ComparisonFolder, plan: Plan, job: Job) -> launching.Process:
+    """Start a process that trains and evaluates."""
     command = [sys.executable, "-m", "shoal.comparison.worker", str(folder.path), str(job.arm), str(job.place)]
-    with (folder.logs / f"{job.name(plan)}.log").open("ab") as output:
-        return subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C is for the comparison; it ends its trainings itself
-        )
+    return launching.launch(command, folder.logs / f"{job.name(plan)}.log", append=True)
 
 
 def train_and_evaluate(folder: ComparisonFolder, plan: Plan, job: Job) -> int:

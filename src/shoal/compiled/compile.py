@@ -95,7 +95,7 @@ def build(
     def jit(rebuilt: Any, original: Any) -> Any:
         # Without forced inlining a CartPole step takes twice as long: a call would pass ten arrays. Only for
         # this package's own small functions and the environment's three; the compiler judges those they call.
-        small = original.__module__.startswith(_INLINED) or original in three
+        small = (original.__module__ or "").startswith(_INLINED) or original in three
         return numba.njit(rebuilt, forceinline=small, **_CPU_OPTIONS)
 
     linker = Linker(jit if target == "cpu" else _as_is, replace)

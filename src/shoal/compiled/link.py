@@ -12,6 +12,7 @@ from __future__ import annotations
 import dis
 import enum
 import hashlib
+import itertools
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -81,6 +82,11 @@ class Linker:
                     f"{function.__qualname__} reaches through the module {value.__name__!r}, which cannot be "
                     f"compiled; import what it needs by name: from {value.__name__} import ..."
                 )
+            if value is np.random or (value is np and _draws_from_numpy(function.__code__)):
+                raise LinkError(
+                    f"{function.__qualname__} draws from np.random, which no seed and no checkpoint knows: "
+                    "expected uniform(rng), below(rng, n) or chance(rng, p) of shoal.compiled.random"
+                )
             self._add(value.__name__)
         elif isinstance(value, type) and issubclass(value, enum.IntEnum):
             self._add([(member.name, int(member)) for member in value])
@@ -123,6 +129,12 @@ class Linker:
         for part in parts:
             self._hash.update(part if isinstance(part, bytes) else repr(part).encode())
             self._hash.update(b"\0")
+
+
+def _draws_from_numpy(code: types.CodeType) -> bool:
+    """Whether `code` itself reads `random` of a global."""
+    pairs = itertools.pairwise(dis.get_instructions(code))
+    return any(one.opname == "LOAD_GLOBAL" and two.argval == "random" for one, two in pairs)
 
 
 def _global_names(code: types.CodeType) -> Iterator[str]:

@@ -107,7 +107,7 @@ class CompiledVectorEnv(OwnVectorEnv):
         if seed is None and self._seeds is None:
             seed = int(np.random.SeedSequence().generate_state(1, np.uint32)[0])
         if isinstance(seed, int | np.integer):
-            self._seed(chosen, [int(seed)] * n, env_keys(int(seed), n, self.stream))
+            self._seed(chosen, [int(seed)] * n, env_keys(int(seed), n, self.stream, self.first_env))
         elif seed is not None:
             if len(seed) != n:
                 raise ValueError(f"seed: expected an int or a list of {n} ints, one an environment, got {len(seed)}")

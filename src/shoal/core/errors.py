@@ -11,6 +11,17 @@ class Unsupported(TypeError, ValueError):
     """A space or a network of a kind that shoal cannot work with; the message says which kinds it can."""
 
 
+class RankFailed(RuntimeError):
+    """One of several processes that train together (torchrun) failed or is gone; the message says which.
+
+    `said_by` is the rank that tells the person: all of them raise it.
+    """
+
+    def __init__(self, message: str, said_by: int) -> None:
+        super().__init__(message)
+        self.said_by = said_by
+
+
 class EnvFault(RuntimeError):
     """A fault of one environment. Names the environment, its worker, its seed and its step.
 

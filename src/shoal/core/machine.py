@@ -10,9 +10,25 @@ from pathlib import Path
 
 
 def usable_cores() -> int:
-    """Cores that this process may run on; in a container with a quota of CPU time, so many as it is worth."""
+    """Cores that this process may run on; in a container with a quota of CPU time, so many as it is worth. Ranks that
+    train together on this machine share them."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(min(cores, _quota()), 1)
+    return max(min(cores, _quota()) // ranks_here(), 1)
+
+
+def own_rank() -> int:
+    """Which of the processes of `torchrun` this is; 0 where there is only one."""
+    return _whole("RANK") if _whole("WORLD_SIZE") > 1 else 0
+
+
+def ranks_here() -> int:
+    """How many processes train together on this machine."""
+    return max(_whole("LOCAL_WORLD_SIZE"), 1) if _whole("WORLD_SIZE") > 1 else 1
+
+
+def _whole(name: str) -> int:
+    text = os.environ.get(name, "")
+    return int(text) if text.isdecimal() else 0
 
 
 def _quota(root: Path = Path("/")) -> int:

@@ -41,6 +41,16 @@ class Credit:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
+class Ranks:
+    """The processes that train one policy together (torchrun), as an environment sees them; here: one alone."""
+
+    size = 1
+
+    def gather(self, arrays: Mapping[str, Array]) -> list[dict[str, Array]]:
+        """The arrays of every rank, in the order of ranks. All must ask, and at the same moment of the training."""
+        return [dict(arrays)]
+
+
 class TrainingEnv(VectorEnv[Any, Any, Any]):
     """A vector environment with more to offer; every part has a default.
 
@@ -54,6 +64,8 @@ class TrainingEnv(VectorEnv[Any, Any, Any]):
     checks_finite = False  # every observation and reward has been found finite
     slices: Sequence[slice] = ()  # parts that may be sent to and received from on their own; none: the whole batch
     by_readiness = False  # slices are taken up as they are ready
+    ranks: Ranks = Ranks()  # who else trains this policy, on environments of its own
+    first_env = 0  # the number of the first environment here among those of all ranks: seeds follow it
     _marked_state: dict[str, Array] | None = None
 
     def allocate(self, rows: int) -> list[Array] | None:

@@ -73,14 +73,14 @@ def episode_seed(run_seed: int, env: int, episode: int, stream: Stream = Stream.
     return (word & (_EVALUATION_BIT - 1)) | (_EVALUATION_BIT if stream == Stream.EVALUATE else 0)
 
 
-def env_keys(run_seed: int, num_envs: int, stream: Stream = Stream.TRAIN) -> np.ndarray:
-    """One 64-bit key per environment, for generators inside compiled kernels: uint64[num_envs].
+def env_keys(run_seed: int, num_envs: int, stream: Stream = Stream.TRAIN, first: int = 0) -> np.ndarray:
+    """One 64-bit key per environment `first ..`, for generators inside compiled kernels: uint64[num_envs].
 
     Key i does not depend on num_envs. The top bit says training or evaluation.
     """
     top = np.uint64(1 << 63 if stream == Stream.EVALUATE else 0)
     keys = np.empty(num_envs, np.uint64)
     for i in range(num_envs):
-        word = sequence(run_seed, stream, i).generate_state(1, np.uint64)[0]
+        word = sequence(run_seed, stream, first + i).generate_state(1, np.uint64)[0]
         keys[i] = (word & np.uint64((1 << 63) - 1)) | top
     return keys

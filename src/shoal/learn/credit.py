@@ -17,6 +17,7 @@ from shoal.core.arrays import Array
 from shoal.core.errors import Unsupported
 from shoal.core.protocols import Credit
 from shoal.learn.distributions import ActionKind, Categorical, log_softmax
+from shoal.learn.team import ALONE, Team
 
 MAX_LOG_RATIO = 20.0  # as in losses.py
 
@@ -34,11 +35,14 @@ class AllActions:
     def pick(self, rows: Tensor) -> AllActions:
         return AllActions(self.log_probs[rows], self.advantages[rows])
 
-    def scaled(self) -> tuple[AllActions, bool]:
-        """Advantages in units of their spread under the behaviour policy's own support; as they are (and False) where
-        there is none. They are not centred: their mean under the policy that acted is 0 in every row."""
-        possible = self.log_probs.exp() > 0
-        spread = math.sqrt(float(self.advantages.square().sum() / possible.sum().clamp(min=1)))
+    def scaled(self, team: Team = ALONE) -> tuple[AllActions, bool]:
+        """Advantages in units of their spread, over all ranks, under the behaviour policy's own support; as they are
+        (and False) where there is none. They are not centred: their mean under the policy that acted is 0 in every
+        row."""
+        squares, possible = self.advantages.square().sum(), (self.log_probs.exp() > 0).sum()
+        if team.size > 1:
+            squares, possible = torch.tensor(team.total([float(squares), float(possible)]))
+        spread = math.sqrt(float(squares / possible.clamp(min=1)))
         if not spread > 1e-8:
             return self, False
         return AllActions(self.log_probs, self.advantages / spread), True
@@ -64,11 +68,13 @@ def advantages_of(values: Tensor, log_probs: Tensor) -> Tensor:
     return torch.where(p > 0, values - (p * values).sum(-1, keepdim=True), 0.0)
 
 
-def credited(credit: Credit | None, params: Tensor, valid: Array, kind: ActionKind) -> tuple[Array, AllActions] | None:
+def credited(
+    credit: Credit | None, params: Tensor, valid: Array, kind: ActionKind, team: Team = ALONE
+) -> tuple[Array, AllActions] | None:
     """Which rows of a rollout are learned from (bool[T, N]), and what is known of them; None: learn from the rewards.
 
     `params` [T, N, P] are of the policy that acted. A row counts if every action that the policy could take has a
-    value. A rollout without any such row is learned from as if there were no credit.
+    value. A rollout without any such row, on all ranks, is learned from as if there were no credit.
     """
     if credit is None:
         return None
@@ -89,7 +95,7 @@ def credited(credit: Credit | None, params: Tensor, valid: Array, kind: ActionKi
     log_probs = log_softmax(params.flatten(0, 1))
     possible = (log_probs.exp() > 0).numpy().reshape(shape)
     known = valid & (np.isfinite(values) | ~possible).all(-1)
-    if not known.any():
+    if not team.total([known.sum()])[0]:
         return None
     rows = torch.from_numpy(np.flatnonzero(known))
     advantages = advantages_of(torch.from_numpy(values).flatten(0, 1)[rows], log_probs[rows])

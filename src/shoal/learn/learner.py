@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,9 +16,9 @@ from torch import nn
 from shoal.config import TrainConfig
 from shoal.core.arrays import Array
 from shoal.core.machine import Stopwatch
-from shoal.core.protocols import parts_of
+from shoal.core.protocols import TrainingEnv, parts_of
 from shoal.core.seeds import SCHEME, Stream, sequence
-from shoal.core.spaces import is_numbered, space_from_data, space_to_data
+from shoal.core.spaces import is_numbered
 from shoal.learn.credit import credited, figures
 from shoal.learn.deploy import DeployedPolicy
 from shoal.learn.gae import gae, next_values
@@ -28,13 +27,14 @@ from shoal.learn.noise import NoiseMeter
 from shoal.learn.normalise import RewardScale
 from shoal.learn.policy import Agent, OwnNetwork, check_device
 from shoal.learn.ppo import PPO
+from shoal.learn.resuming import Resumable
 from shoal.learn.rollout import Collector, EpisodeTracker, Rollout
 from shoal.learn.said import chosen_names
-from shoal.learn.weights import load_weights, weights_of
+from shoal.learn.team import ALONE, Team, places
 from shoal.vector.adapt import Stepper
 
 
-class Learner:
+class Learner(Resumable):
     """Collects, estimates and updates; can be saved at any moment and continued to the same bits."""
 
     def __init__(
@@ -45,11 +45,16 @@ class Learner:
         network: nn.Module | None = None,
         own_network: OwnNetwork | None = None,
         interrupted: Callable[[], bool] = lambda: False,
+        team: Team = ALONE,
     ) -> None:
+        """`env` has this rank's share of the environments."""
         check_device(config.ppo.device)
         seen, acts = env.single_observation_space, env.single_action_space
         ppo = config.ppo.for_spaces(isinstance(acts, spaces.Box), is_numbered(seen))
         self.config, self.env, self.parts = dataclasses.replace(config, ppo=ppo), env, parts_of(env)
+        self.team, self.num_envs = team, env.num_envs * team.size
+        self.own = team.own(self.num_envs)
+        self.parts.ranks, self.parts.first_env = team, self.own.start
         seed = config.run.seed
         self.agent = Agent(
             seen,
@@ -59,8 +64,9 @@ class Learner:
             network=network,
             own_network=own_network,
         )
+        team.spread(self.agent.network)  # one that the user made may begin otherwise on every rank
         self.meter = NoiseMeter(env.num_envs) if config.run.noise_meter else None
-        self.ppo = PPO(self.agent.network, self.agent.kind, ppo, self.meter)
+        self.ppo = PPO(self.agent.network, self.agent.kind, ppo, self.meter, team)
         self.noise = torch.Generator().manual_seed(_word(seed, Stream.ACT))
         self.shuffle = torch.Generator().manual_seed(_word(seed, Stream.SHUFFLE))
         self.stepper = Stepper(env)
@@ -75,9 +81,16 @@ class Learner:
             device=ppo.device,
             values=lambda: self.agent.acted_values,
             interrupted=interrupted,
+            own=self.own,
+            every=self.num_envs,
         )
-        self.tracker = EpisodeTracker(env.num_envs, names=chosen_names(config.run.log_info, self.parts.has_figures))
+        self.tracker = EpisodeTracker(self.num_envs, names=chosen_names(config.run.log_info, self.parts.has_figures))
         self.reward_scale = RewardScale(env.num_envs, ppo.gamma) if ppo.normalise_rewards else None
+        if self.agent.moments is not None:
+            self.agent.moments.pooled = team.pooled
+        if self.reward_scale is not None:
+            self.reward_scale.moments.pooled = team.pooled
+        self._valid = np.zeros((self.collector.rollout.steps, self.num_envs), np.bool_)  # of all ranks
         self.epoch = self.steps = self.episodes_in_epoch = 0
         self._credit: dict[str, float] = {}  # figures of this rollout's
         self._scale_is_new = False  # the statistics have taken in this rollout, the first, before its update
@@ -93,10 +106,14 @@ class Learner:
         segment = self.epoch % interval
         with self.collecting:
             self.agent.begin_acting()
-            rollout = self.collector.collect(segment)
-        self.episodes_in_epoch = self.tracker.observe(rollout, segment * length, (segment + 1) * length)
+            with self.team.as_one():
+                rollout = self.collector.collect(segment)
+        rows = segment * length, (segment + 1) * length
+        seen = self.team.side_by_side(rollout, *rows)
+        self._valid[slice(*rows)] = seen.valid[slice(*rows)]
+        self.episodes_in_epoch = self.tracker.observe(seen, *rows)
         self.epoch += 1
-        self.steps += length * self.env.num_envs
+        self.steps += length * self.num_envs
         return rollout
 
     @torch.inference_mode()
@@ -109,7 +126,8 @@ class Learner:
             return None if self.epoch % self.config.ppo.update_interval else self._estimated(rollout)
 
     def _estimated(self, rollout: Rollout) -> Batch:
-        rollout.check_finite(None if self.parts.checks_finite else self.agent.features.layout)
+        with self.team.as_one():
+            rollout.check_finite(None if self.parts.checks_finite else self.agent.features.layout)
         agent, steps, num_envs = self.agent, rollout.steps, rollout.num_envs
         self._scale_is_new = agent.moments is not None and agent.moments.count == 0
         if self._scale_is_new:
@@ -126,10 +144,11 @@ class Learner:
         advantages, targets = gae(
             rewards, values[:-1], after, rollout.ended, self.config.ppo.gamma, self.config.ppo.gae_lambda
         )
-        device, every = agent.device, None
+        device, every, masks_of_all = agent.device, None, self._valid
         credit = self.parts.credit(rollout, self.policy())
-        if (given := credited(credit, rollout.params, rollout.valid, agent.kind)) is not None:
+        if (given := credited(credit, rollout.params, rollout.valid, agent.kind, self.team)) is not None:
             known, every = given
+            masks_of_all = np.concatenate([part["known"] for part in self.team.gather({"known": known})], axis=1)
             features = features[torch.from_numpy(np.flatnonzero(known.ravel()[valid]))]
             valid = known.ravel()
             every = every.to(device)
@@ -152,6 +171,7 @@ class Learner:
             values=pick(values[:-1]),
             every=every,
             environments=rows % num_envs,
+            place=places(masks_of_all, self.own) if self.team.size > 1 else None,
         )
 
     def policy(self) -> DeployedPolicy:
@@ -165,20 +185,23 @@ class Learner:
         if batch is None:
             return {}
         metrics: dict[str, float] = {"guard/empty_batches": 1}
-        if len(batch) > 0:
+        if batch.total > 0:
             start = time.perf_counter()
             with torch.random.fork_rng(devices=[]):  # a user's dropout draws from torch's own generator
-                torch.manual_seed(_word(self.config.run.seed, Stream.SHUFFLE, self.epoch))
+                own = (self.team.rank,) if self.team.rank else ()
+                torch.manual_seed(_word(self.config.run.seed, Stream.SHUFFLE, self.epoch, *own))
                 metrics = self.ppo.update(batch, progress, self.shuffle)
             metrics["time/update_s"] = time.perf_counter() - start
         if not self._scale_is_new:
             self._learn_scale(self.collector.rollout)
-        metrics |= self._credit
-        metrics |= self.parts.after_rollout(progress)
-        metrics |= self.parts.examine(self.policy(), self.epoch)
+        metrics |= self.team.figures(self._credit | self.parts.after_rollout(progress) | self._examined())
         self.collector.carry_over()
         self.mark()
         return metrics
+
+    def _examined(self) -> dict[str, Any]:
+        """How well the policy does where it is not trained: asked once, not by every rank."""
+        return self.parts.examine(self.policy(), self.epoch) if self.team.leads else {}
 
     def _learn_scale(self, rollout: Rollout) -> None:
         leaves = [tensor[:-1].flatten(0, 1) for tensor in rollout.tensors]
@@ -217,130 +240,11 @@ class Learner:
         if self.epoch > 0:
             seed = _word(seed, Stream.ACT, self.epoch) & 0x3FFFFFFF  # a foreign VectorEnv may use it as an episode's
         else:
-            self.parts.examine(self.policy(), 0)  # where it begins
+            self._examined()  # where it begins
+        if self.team.rank and not isinstance(self.env, TrainingEnv):  # which has no way to be told its first number
+            seed = _word(seed, Stream.TRAIN, self.team.rank) & 0x3FFFFFFF
         self.stepper.reset(seed, self.collector.current())
         self.mark()
-
-    def mark(self) -> None:
-        """Remember where this epoch begins: a checkpoint is always of a beginning, even one written in the middle."""
-        self.marked = {"noise": self.noise.get_state().numpy().copy(), **_prefixed("tracker", self.tracker.state())}
-        self.marked_said = self.tracker.said.state()
-        self.marked_epoch, self.marked_steps, self.marked_episodes = self.epoch, self.steps, self.tracker.completed
-        if self.parts.resumable:
-            self.parts.mark()
-
-    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """All that decides how the run goes on, as of the last mark: arrays, and the rest as plain data."""
-        tensors = {
-            **self.marked,
-            **_prefixed("network", weights_of(self.agent.network)),
-            **_prefixed("optimiser", self.ppo.state()),
-            **_prefixed("moments", self.agent.moments_state()),
-            **{f"observations.{i}": array.copy() for i, array in enumerate(self.collector.current())},
-            "shuffle": self.shuffle.get_state().numpy(),
-        }
-        if self.reward_scale is not None:
-            tensors |= _prefixed("rewards", self.reward_scale.state())
-        if self.meter is not None:
-            tensors |= _prefixed("meter", self.meter.state())
-        if self.parts.resumable:
-            tensors |= _prefixed("env", self.parts.marked_state())
-        own = self.agent.own_network
-        meta = {
-            "epoch": self.marked_epoch,
-            "steps": self.marked_steps,
-            "num_envs": self.env.num_envs,
-            "skipped_in_a_row": self.ppo.skipped_in_a_row,
-            "restored_in_a_row": self.ppo.restored_in_a_row,
-            "spaces": self.state_of_spaces(),
-            "features": self.parts.features_version,
-            "network": None if own is None else [own.task, dict(own.options)],
-            "elapsed_s": self.elapsed_s,
-            "seed_scheme": self.seed_scheme,
-            **({"said": self.marked_said} if self.marked_said else {}),
-        }
-        return tensors, meta
-
-    def state_of_spaces(self) -> list[dict[str, Any]]:
-        """Of observations and of actions, as a checkpoint has them."""
-        return [space_to_data(self.env.single_observation_space), space_to_data(self.env.single_action_space)]
-
-    def set_state(self, tensors: dict[str, Array], meta: dict[str, Any], *, reshard: bool = False) -> list[str]:
-        """Go on from a checkpoint. Returns the reasons why the continuation is not exact, if there are any."""
-
-        if meta.get("not_resumable"):
-            raise ValueError(str(meta["not_resumable"]))
-        part = _parts(tensors)
-        if json.dumps(meta["spaces"]) != json.dumps(
-            self.state_of_spaces()
-        ):  # as text: the order of a Dict's keys counts too
-            saved = " and ".join(str(space_from_data(data)) for data in meta["spaces"])
-            raise ValueError(
-                f"the checkpoint is of an environment with observations and actions {saved}; this one has "
-                f"{self.env.single_observation_space} and {self.env.single_action_space}. Resume with the environment "
-                "of the run"
-            )
-        version = self.parts.features_version
-        if meta.get("features") not in (None, version):  # None: saved before its task had versions
-            raise ValueError(
-                f"the checkpoint was trained on features {meta.get('features')}, this environment gives "
-                f"{version}: the same numbers would mean other things. Train anew"
-            )
-        self.seed_scheme = int(meta.get("seed_scheme", 1))
-        load_weights(self.agent.network, part("network"))
-        self.ppo.set_state(part("optimiser"))
-        self.ppo.skipped_in_a_row = int(meta["skipped_in_a_row"])
-        self.ppo.restored_in_a_row = int(meta.get("restored_in_a_row", 0))
-        self.agent.set_moments_state(part("moments"))
-        self.shuffle.set_state(torch.from_numpy(tensors["shuffle"].copy()))
-        self.noise.set_state(torch.from_numpy(tensors["noise"].copy()))
-        self.epoch, self.steps, self.elapsed_s = int(meta["epoch"]), int(meta["steps"]), float(meta["elapsed_s"])
-        same_size = meta["num_envs"] == self.env.num_envs
-        if not same_size and not reshard:
-            raise ValueError(
-                f"the checkpoint is of {meta['num_envs']} environments, this run has {self.env.num_envs}. Add "
-                "--reshard to go on with fresh episodes (the run is then labelled inexact)"
-            )
-        if self.meter is not None and same_size:
-            self.meter.set_state(part("meter"))
-        goes_on = same_size and self.parts.resumable  # with the unfinished episodes, that is
-        if self.reward_scale is not None:
-            self.reward_scale.set_state(part("rewards"), goes_on)
-        self.tracker.set_state(part("tracker"), goes_on)
-        self.tracker.said.set_state(meta.get("said", {}))
-        if not goes_on:
-            self.start()
-            if not same_size:
-                return [f"resharded from {meta['num_envs']} to {self.env.num_envs} environments"]
-            return [f"{type(self.env).__name__} cannot give its state: every environment began a new episode"]
-        differing = self.parts.set_state(part("env")) or []
-        self.stepper.resumed()
-        if not differing:
-            self.collector.first([tensors[f"observations.{i}"] for i in range(len(self.collector.current()))])
-            self.mark()
-            return []
-        observations, elapsed = self.parts.present()
-        self._forget(np.array([i for i in differing if elapsed[i] == 0], np.int64))  # began anew
-        self.collector.first(observations)
-        self.mark()
-        some = ", ".join(map(str, differing[:10]))
-        return [f"environments that did not come back to the observation saved (not deterministic?): {some}"]
-
-    def _forget(self, envs: Array) -> None:
-        self.tracker.forget(envs)
-        if self.reward_scale is not None:
-            self.reward_scale.forget(envs)
-
-
-def _prefixed(prefix: str, tensors: dict[str, Array]) -> dict[str, Array]:
-    return {f"{prefix}.{name}": value for name, value in tensors.items()}
-
-
-def _parts(tensors: dict[str, Array]) -> Callable[[str], dict[str, Array]]:
-    def part(prefix: str) -> dict[str, Array]:
-        return {key[len(prefix) + 1 :]: value for key, value in tensors.items() if key.startswith(prefix + ".")}
-
-    return part
 
 
 def _word(seed: int, stream: Stream, *key: int) -> int:

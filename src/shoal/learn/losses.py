@@ -33,9 +33,27 @@ class Batch:
     values: Tensor  # float32[B], value estimates when the data was collected
     every: AllActions | None = None  # where the environment gave credit: the policy learns from this alone
     environments: Tensor | None = None  # int64[B], on the CPU: whose each row is
+    place: Tensor | None = None  # int64, by row of all ranks: which row here it is, or -1; None: all rows are here
+    share: float = 1.0  # of a minibatch: how much of it is here
 
     def __len__(self) -> int:
         return len(self.features)
+
+    @property
+    def total(self) -> int:
+        """Rows of all ranks."""
+        return len(self) if self.place is None else len(self.place)
+
+    def share_of(self, rows: Tensor) -> Batch:
+        """A minibatch, by its rows among those of all ranks: this rank's share of it."""
+        device = self.features.device
+        if self.place is None:
+            return self.pick(rows.to(device))
+        here = self.place[rows]
+        here = here[here >= 0]
+        part = self.pick(here.to(device))
+        part.share = len(here) / len(rows)
+        return part
 
     def pick(self, rows: Tensor) -> Batch:
         """The transitions of a minibatch, int64 rows; not whose they are."""

@@ -57,7 +57,7 @@ class NoiseMeter:
         for group in range(self._groups):
             rows = np.flatnonzero(row_of == group)
             if len(rows) > 0:
-                found.append(gradient(torch.from_numpy(rows)).double() * (len(rows) / expected))
+                found.append(gradient(torch.from_numpy(rows)).cpu().double() * (len(rows) / expected))
         if len(found) < 2:
             return {}
         if len(found) < self._groups:  # nothing was learned from some: they add nothing

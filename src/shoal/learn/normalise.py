@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from shoal.core.arrays import Array
@@ -13,23 +15,31 @@ NO_SPREAD = 1e-20  # of the mean square: what rounding leaves of equal numbers, 
 class RunningMoments:
     """Mean and variance of everything seen (Chan et al. 1979, parallel update).
 
-    Columns marked in `fixed` (bool[*shape]) stay as they are: mean 0 and variance 1, or what a saved state has there.
+    Columns whose variance is given in `fixed` (float64[*shape], NaN elsewhere) stay as they are: mean 0 and that
+    variance, or what a saved state has there.
     """
 
     def __init__(self, shape: tuple[int, ...] = (), fixed: Array | None = None) -> None:
         self.count = 0.0
         self.mean = np.zeros(shape, np.float64)
-        self.var = np.ones(shape, np.float64)
-        self.fixed = fixed
+        self.fixed = np.zeros(shape, np.bool_) if fixed is None else np.isfinite(fixed)
+        self.var = np.ones(shape, np.float64) if fixed is None else np.where(self.fixed, fixed, 1.0)
+        self.pooled = _alone
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy belongs to nobody's team."""
+        return {**self.__dict__, "pooled": _alone}
 
     def update(self, batch: Array) -> None:
-        """Take in a batch `[B, *shape]`."""
-        if len(batch) == 0:
+        """Take in a batch `[B, *shape]`, and those of the other ranks."""
+        mean, var, count = self.mean, self.var, float(len(batch))
+        if count:
+            mean, var = batch.mean(0, np.float64), batch.var(0, np.float64)
+        count, mean, var = self.pooled(count, mean, var)
+        if count == 0:
             return
-        mean, var, count = batch.mean(0, np.float64), batch.var(0, np.float64), float(len(batch))
         total = self.count + count
-        if self.fixed is not None:
-            mean, var = np.where(self.fixed, self.mean, mean), np.where(self.fixed, self.var, var)
+        mean, var = np.where(self.fixed, self.mean, mean), np.where(self.fixed, self.var, var)
         delta = mean - self.mean
         self.var = (self.var * self.count + var * count + delta**2 * self.count * count / total) / total
         self.mean = self.mean + delta * count / total
@@ -55,6 +65,11 @@ class RunningMoments:
                 raise CheckpointError(f"the saved statistics hold a {name} that cannot be: use an older checkpoint")
         self.count = float(state["count"])
         self.mean, self.var = state["mean"].copy(), state["var"].copy()
+
+
+def _alone(count: float, mean: Array, var: Array) -> tuple[float, Array, Array]:
+    """What one process has is all that there is."""
+    return count, mean, var
 
 
 class RewardScale:

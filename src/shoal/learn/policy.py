@@ -74,10 +74,11 @@ class Agent:
         self._check_outputs()
         self.begin_acting()
         # A one-hot feature that is seen rarely has a tiny spread. Divided by it, it would saturate the first layer and
-        # the policy would settle before it knows the state (Taxi-v4: stuck at -100 instead of +7).
+        # the policy would settle before it knows the state. Undivided, a state among many hardly counts beside the
+        # biases, and the policy settles on what is best without looking. (Taxi-v4: stuck at -100 instead of +7.)
         features = self.features
         scaled = config.normalise_observations and features.size > 0  # pictures are never scaled by statistics
-        self.moments = RunningMoments((features.size,), features.one_hot) if scaled else None
+        self.moments = RunningMoments((features.size,), features.known_variances) if scaled else None
         self._set_scale()
 
     def _made(

@@ -14,13 +14,16 @@ from torch import Tensor
 
 from shoal.config import PPOConfig, ScheduleName, chosen
 from shoal.core.arrays import Array
+from shoal.core.errors import RankFailed
 from shoal.learn.backprop import loss_of
 from shoal.learn.distributions import ActionKind
 from shoal.learn.losses import Batch, Recipe
 from shoal.learn.networks import PolicyAndValue
 from shoal.learn.noise import NoiseMeter
+from shoal.learn.team import ALONE, Team
 
 MAX_SKIPPED_IN_A_ROW = 10
+_OF_POLICY, _OF_VALUE = ("loss/policy", "policy/kl", "policy/clip_share", "policy/entropy"), ("loss/value",)
 
 
 LossTerm = Callable[[PolicyAndValue, Batch], Tensor | None]  # (network, minibatch) -> a number with a graph
@@ -44,23 +47,44 @@ def schedule(name: ScheduleName, start: float, end: float, progress: float) -> f
     return start
 
 
-def normalised(advantages: Tensor) -> tuple[Tensor, bool]:
-    """Advantages with mean 0 and spread 1 over the whole batch; as they are (and False) where there is no spread."""
-    if len(advantages) < 2:
-        return advantages, False
-    std, mean = torch.std_mean(advantages)
+def normalised(advantages: Tensor, team: Team = ALONE) -> tuple[Tensor, bool]:
+    """Advantages with mean 0 and spread 1 over the whole batch, that of all ranks; as they are (and False) where there
+    is no spread."""
+    mean: Tensor | float
+    std: Tensor | float
+    if team.size > 1:
+        count, means, variances = _pooled(advantages, team)
+        mean, std = float(means), math.sqrt(float(variances) * count / max(count - 1, 1))
+    else:
+        std, mean = torch.std_mean(advantages) if len(advantages) > 1 else (math.nan, math.nan)
     if not std > 1e-8:
         return advantages, False
     return (advantages - mean) / (std + 1e-8), True
+
+
+def _variance(values: Tensor, team: Team) -> Tensor:
+    """Over all ranks."""
+    return values.var(correction=0) if team.size == 1 else torch.tensor(float(_pooled(values, team)[2]))
+
+
+def _pooled(values: Tensor, team: Team) -> tuple[float, Array, Array]:
+    own = values.detach().double().cpu().numpy()
+    nothing = np.zeros(())
+    return team.pooled(len(own), *((own.mean(), own.var()) if len(own) else (nothing, nothing)))
 
 
 class PPO:
     """A network, its optimiser (which lives as long as the run) and the update."""
 
     def __init__(
-        self, network: PolicyAndValue, kind: ActionKind, config: PPOConfig, meter: NoiseMeter | None = None
+        self,
+        network: PolicyAndValue,
+        kind: ActionKind,
+        config: PPOConfig,
+        meter: NoiseMeter | None = None,
+        team: Team = ALONE,
     ) -> None:
-        self.network, self.kind, self.config, self.meter = network, kind, config, meter
+        self.network, self.kind, self.config, self.meter, self.team = network, kind, config, meter, team
         self.terms: list[tuple[str, LossTerm]] = []  # added to the loss wherever the policy learns; names for figures
         self.parameters = [p for p in network.parameters() if p.requires_grad]
         self.optimiser = torch.optim.Adam(
@@ -78,10 +102,10 @@ class PPO:
         skipped_normalisation = False
         if config.normalise_advantages:
             if batch.every is not None:
-                every, done = batch.every.scaled()
+                every, done = batch.every.scaled(self.team)
                 batch = replace(batch, every=every)
             else:
-                advantages, done = normalised(batch.advantages)
+                advantages, done = normalised(batch.advantages, self.team)
                 batch = replace(batch, advantages=advantages)
             skipped_normalisation = not done
         self.sums: dict[str, Tensor] = {}
@@ -97,13 +121,16 @@ class PPO:
             else:
                 self._passes(batch, config.policy_epochs or config.update_epochs, shuffle, policy=True, value=False)
                 self._passes(batch, config.value_epochs or config.update_epochs, shuffle, policy=False, value=True)
+        except RankFailed:  # amid an update: what is saved is of its beginning
+            self._restore(*before)
+            raise
         finally:
             self.network.eval()
             restored = self._restore_if_broken(*before)
         self._stop_if_always_restored(restored)
         metrics = {name: float(total) / self.counts[name] for name, total in self.sums.items()}
-        variance = batch.targets.var(correction=0)
-        explained = 1 - (batch.targets - batch.values).var(correction=0) / variance if variance > 0 else math.nan
+        variance = _variance(batch.targets, self.team)
+        explained = 1 - _variance(batch.targets - batch.values, self.team) / variance if variance > 0 else math.nan
         return {
             **metrics,
             **noise,
@@ -145,29 +172,22 @@ class PPO:
         weight = self.config.value_coef if policy else 1.0
         recipe = Recipe(self.clip, self.config.value_clip, self.entropy_coef, weight, policy, value)
         for _ in range(epochs):
-            for rows in minibatches(len(batch), chosen(self.config.minibatch_size), shuffle):
-                if not self._step(batch.pick(rows.to(batch.features.device)), recipe):
+            for rows in minibatches(batch.total, chosen(self.config.minibatch_size), shuffle):
+                if not self._step(batch.share_of(rows), recipe):
                     self.stopped += 1
                     return
 
     def _step(self, batch: Batch, recipe: Recipe) -> bool:
         """One gradient step on one minibatch; False when the KL limit says stop."""
-        config = self.config
-        self.optimiser.zero_grad(set_to_none=True)
-        loss, told = self._loss_of(self.network, self.kind, batch, recipe)
-        kl = told.get("policy/kl")
-        if kl is not None and config.target_kl is not None and not (float(kl) <= config.target_kl):  # NaN stops too
+        told = self.team.average(self.parameters, self._differentiated(batch, recipe), batch.share)
+        loss, kl, limit = told.pop("loss"), told.get("policy/kl"), self.config.target_kl
+        if kl is not None and limit is not None and not (float(kl) <= limit):  # NaN stops too
             self._note({"policy/kl": kl})
             return False
-        for name, term in self.terms if recipe.policy else ():
-            if (more := term(self.network, batch)) is not None:
-                loss = loss + more
-                told[f"loss/{name}"] = more.detach() + told.get(f"loss/{name}", 0.0)
         self._note(told)
-        loss.backward()
         grads = [p.grad for p in self.parameters if p.grad is not None]
         norm = torch.linalg.vector_norm(torch.cat([grad.flatten() for grad in grads]))
-        size = float(norm + 0 * loss.detach())  # a clamp can hide a NaN loss from the gradient
+        size = float(norm + 0 * loss)  # a clamp can hide a NaN loss from the gradient
         if not math.isfinite(size):
             self.skipped += 1
             self.skipped_in_a_row += 1
@@ -179,10 +199,31 @@ class PPO:
             return True
         self.skipped_in_a_row = 0
         self._note({"optim/grad_norm": norm})
-        if size > config.max_grad_norm:
-            torch._foreach_mul_(grads, config.max_grad_norm / (norm + 1e-6))
+        if size > self.config.max_grad_norm:
+            torch._foreach_mul_(grads, self.config.max_grad_norm / (norm + 1e-6))
         self.optimiser.step()
         return True
+
+    def _differentiated(self, batch: Batch, recipe: Recipe) -> dict[str, Tensor]:
+        """Set the gradients of the loss of a minibatch; returns the loss and its figures, which have no graph."""
+        self.optimiser.zero_grad(set_to_none=True)
+        told: dict[str, Tensor] = {}
+        if self.team.size > 1:  # all ranks tell the same figures, and one may have no row of a minibatch
+            told = dict.fromkeys(self._figures(recipe), torch.zeros((), device=batch.features.device))
+            if not len(batch):
+                return told
+        loss, parts = self._loss_of(self.network, self.kind, batch, recipe)
+        told |= parts
+        for name, term in self.terms if recipe.policy else ():
+            if (more := term(self.network, batch)) is not None:
+                loss = loss + more
+                told[f"loss/{name}"] = more.detach() + told.get(f"loss/{name}", 0.0)
+        loss.backward()
+        return {**told, "loss": loss.detach()}
+
+    def _figures(self, recipe: Recipe) -> list[str]:
+        terms = [f"loss/{name}" for name, _ in self.terms] if recipe.policy else []
+        return [*(_OF_POLICY if recipe.policy else ()), *(_OF_VALUE if recipe.value else ()), *terms, "loss"]
 
     def _note(self, values: dict[str, Tensor]) -> None:
         """Add up diagnostics on the device; they are read once per update."""
@@ -194,11 +235,14 @@ class PPO:
         """Undo an update that left a weight that is not finite."""
         if all(bool(torch.isfinite(p.sum())) or bool(torch.isfinite(p).all()) for p in self.parameters):
             return False
+        self._restore(weights, optimiser)
+        return True
+
+    def _restore(self, weights: list[Tensor], optimiser: dict[str, Array]) -> None:
         with torch.no_grad():
             for parameter, old in zip(self.parameters, weights, strict=True):
                 parameter.copy_(old)
         self.set_state(optimiser)
-        return True
 
     def _stop_if_always_restored(self, restored: bool) -> None:
         self.restored_in_a_row = self.restored_in_a_row + 1 if restored else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -96,12 +96,17 @@ class Collector:
         device: str = "cpu",
         values: Callable[[], Tensor | None] = lambda: None,
         interrupted: Callable[[], bool] = lambda: False,
+        own: slice | None = None,
+        every: int | None = None,
     ) -> None:
+        """Of the `every` environments that all ranks have, `own` are here: the noise is drawn for all of them, so that
+        each gets its own, however many ranks there are."""
         self.stepper, self.features, self.kind, self.act = stepper, features, kind, act
         self.segment_steps, self.noise_generator, self.device, self.interrupted = steps, noise, device, interrupted
         self.values = values  # of the observations acted upon last
         env = stepper.env
         space = env.single_action_space
+        self.own, self.every = own or slice(0, env.num_envs), every or env.num_envs
         shape = (kind.num_noise,) if kind.num_masks == 0 else tuple(space.shape or ())
         self.rollout = Rollout(steps * segments, stepper, kind, shape)
         self.slices = list(parts_of(env).slices) or [slice(0, env.num_envs)]
@@ -129,7 +134,7 @@ class Collector:
             rollout.valid[:] = True
             rollout.broken[:] = False
             self._episode_row[:] = 0
-        noise = self.kind.noise((self.segment_steps, rollout.num_envs), self.noise_generator).to(self.device)
+        noise = self.kind.noise((self.segment_steps, self.every), self.noise_generator)[:, self.own].to(self.device)
         if len(self.slices) == 1:
             for t in range(first, first + self.segment_steps):
                 self._stop_if_asked()
@@ -211,6 +216,19 @@ class Collector:
             raise Interrupted
 
 
+class Seen(Protocol):
+    """What episodes are counted by: a rollout, or the rollouts of all ranks side by side, [T, N]."""
+
+    rewards: Array
+    valid: Array
+    broken: Array
+    said: list[tuple[int, Array, Numbers]]
+
+    @property
+    def ended(self) -> Array:
+        """bool[T, N]: this transition was the last of its episode."""
+
+
 class EpisodeTracker:
     """Returns and lengths of episodes, whichever rollout they began in.
 
@@ -235,7 +253,7 @@ class EpisodeTracker:
         are as many of each."""
         return None if self.ended.min() < self.last_returns.shape[1] else float(self.last_returns.mean())
 
-    def observe(self, rollout: Rollout, first: int, last: int) -> int:
+    def observe(self, rollout: Seen, first: int, last: int) -> int:
         """Take in rows first..last; returns the number of episodes that ended in them."""
         lived = rollout.valid[first:last]  # a mere reset is no step of an episode
         rewards = np.where(lived, rollout.rewards[first:last], 0.0)

@@ -103,7 +103,7 @@ def update_bytes(config: PPOConfig, rows: int, features: Features, num_params: i
     chunk = min(rows, chunk_rows(features)) * (per_row + sum(config.hidden) + pixels + 2 * most)
     minibatch = min(rows, chosen(config.minibatch_size)) * (
         features.size + 2 * trunks * sum(config.hidden) + 8 * num_params
-        + 1.25 * pixels + sum(numbers for _, numbers in layers) + 2 * most
+        + 2.8 * pixels + sum(numbers for _, numbers in layers) + 1.6 * most
     )  # fmt: skip
     return int(4 * (copies * weights + max(chunk, minibatch)))
 

@@ -123,6 +123,20 @@ class Bookings:
         later = np.where(self.accepted, OFFER_LATER_MIN[self.offer], 0)
         return EFFECTS[self.world.options.offer_effect](self.requests, earlier, later)
 
+    def figures(self, rows: Array, patience: float, refusal: float) -> dict[str, Array]:
+        """What these days have come to, a value a day each."""
+        cost_s, base_s = self.cost_s()[rows], self.base_cost_s()[rows]
+        agreed, refused = self.agreed_min()[rows].sum(1), self.refused()[rows].sum(1)
+        return {
+            "cost_s": cost_s,
+            "base_cost_s": base_s,
+            "net_min": (base_s - cost_s) / 60.0 - patience * agreed - refusal * refused,
+            "agreed_min": agreed,
+            "refused": refused,
+            "offers": (self.offer[rows] != NO_CHANGE).sum(1),
+            "turned_away": (~self.plans.served[rows]).sum(1),
+        }
+
     def state(self) -> dict[str, Array]:
         """All of it as arrays of plain numbers."""
         return {name: _plain(array).copy() for name, array in self._arrays().items()}

@@ -38,9 +38,7 @@ class Coach:
         days = (0 if options.futures else DAYS) if days is None else days
         self._examination = Examination(options, days, oracle.threads) if days else None
         self._noting = False  # only a learner asks for credit, and only it says where a rollout begins
-        self._history: list[
-            tuple[float, float, float | None]
-        ] = []  # by epoch: net gain, minutes agreed, claimed - real
+        self._history: list[tuple[float, float, float | None]] = []  # net gain, minutes agreed, claimed - real
         self._claimed: float | None = None
         self.alarms: dict[str, str] = {}
         self.messages: list[str] = list(oracle.notices)
@@ -99,6 +97,14 @@ class Coach:
                     f"the credits of a day add up to {now:.1f} minutes more than it gained, {before:.1f} before: they "
                     "no longer say what offers are worth. Stop earlier, or lower --learning-rate"
                 )
+
+    def watched(self) -> Array:
+        """The figures so far, float64[epochs, 3]: a resumed run goes on watching."""
+        return np.array(self._history, np.float64).reshape(-1, 3)  # None becomes NaN
+
+    def go_on(self, watched: Array) -> None:
+        """The inverse of `watched`."""
+        self._history = [(net, agreed, None if gap != gap else gap) for net, agreed, gap in watched.tolist()]
 
     def examine(self, policy: Acting, epoch: int, flexibility: Any) -> dict[str, float]:
         """Figures of held-out days, where it is time for that, and a line for the person who watches."""

@@ -29,7 +29,7 @@ from shoal.rides.options import RidesOptions
 from shoal.rides.oracles import make_oracle
 from shoal.rides.policies.futures import future_values
 from shoal.rides.policies.lookahead import Lookahead
-from shoal.rides.routing.problem import NO_CHANGE, NUM_OFFERS, OFFER_MIN
+from shoal.rides.routing.problem import NUM_OFFERS, OFFER_MIN
 from shoal.rides.world.tables import Notice
 from shoal.rides.world.world import make_world
 
@@ -75,7 +75,8 @@ class RidesVectorEnv(TrainingEnv):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.flexibility = new_flexibility(self.world)
-        self._learn_histories()
+        if self.options.knowledge != "true":  # begin with what every rider answered earlier
+            self.flexibility.set_state(first_flexibility(self.options))
         self.lookahead: Lookahead | None = None
         if self.options.start in ("lookahead", "taught"):
             own, prices = self.options.lookahead, self.options.prices
@@ -115,7 +116,8 @@ class RidesVectorEnv(TrainingEnv):
             seeds = [int(seed)] * self.num_envs if isinstance(seed, int | np.integer) else [int(one) for one in seed]
             if len(seeds) != self.num_envs:
                 raise ValueError(f"seed: expected an int or {self.num_envs} ints, one an environment, got {len(seeds)}")
-            self._own_index = self._rows.copy() if isinstance(seed, int | np.integer) else np.zeros_like(self._rows)
+            of_run = isinstance(seed, int | np.integer)
+            self._own_index = self.first_env + self._rows if of_run else np.zeros_like(self._rows)
             self._seeds = seeds
             self._episode[chosen] = 0
         self._begin(np.flatnonzero(chosen))
@@ -138,7 +140,7 @@ class RidesVectorEnv(TrainingEnv):
         bookings = self.bookings
         before_s = bookings.base_cost_s() - bookings.cost_s()
         accepted = bookings.answers(offers)
-        if self.exploring and (offers != NO_CHANGE).any():
+        if self.exploring:
             self._unseen.append(answers_to(bookings, offers, accepted))
         if self._coach is not None:
             self._coach.note(bookings, self.menu.p_accept, offers)
@@ -166,7 +168,9 @@ class RidesVectorEnv(TrainingEnv):
     def after_rollout(self, progress: float) -> dict[str, Any]:
         """Let the flexibility model learn when it is due; figures of the days that ended since the last call."""
         self.progress = progress
-        metrics: dict[str, Any] = figures_of(self._ended, self.options.customers)
+        ended = self._of_all_ranks(self._ended)
+        metrics: dict[str, Any] = figures_of(ended, self.options.customers)
+        self._days_ended += sum(len(day["offers"]) for day in ended)
         self._ended.clear()
         metrics |= self.oracle.figures() | {"time/oracle_s": self._planning.take()}
         if self._coach is not None and "rides/net_min" in metrics:
@@ -176,10 +180,11 @@ class RidesVectorEnv(TrainingEnv):
         if self._in_training:
             self._learned = self.flexibility.finish()
             self._in_training = False
-        for answers in self._unseen:
-            self.flexibility.add(answers)
+        for answers in self._of_all_ranks([{"answers": part.view(np.uint8)} for part in self._unseen]):
+            if len(answers["answers"]):
+                self.flexibility.add(answers["answers"].view(ANSWER))
         self._unseen.clear()
-        due = self._days_ended - self._days_learned_at >= TRAIN_EVERY_DAYS * self.num_envs
+        due = self._days_ended - self._days_learned_at >= TRAIN_EVERY_DAYS * self.num_envs * self.ranks.size
         if due:
             self._days_learned_at = self._days_ended
             self.flexibility.start_training()
@@ -232,6 +237,7 @@ class RidesVectorEnv(TrainingEnv):
             "counters": np.array(counters, np.int64),
             "progress": np.array([self.progress]),
             "unseen": unseen.view(np.uint8).copy(),
+            "watched": np.zeros((0, 3)) if self._coach is None else self._coach.watched(),
             "p_accept": self.menu.p_accept.copy(),  # as the present observations show it: the model has learned since
         }
 
@@ -252,6 +258,8 @@ class RidesVectorEnv(TrainingEnv):
         self.look()
         if "p_accept" in tensors:  # else saved by an older version
             self.menu = replace(self.menu, p_accept=tensors["p_accept"].copy())
+        if self._coach is not None and "watched" in tensors:
+            self._coach.go_on(tensors["watched"])
         self._planning.take()
         return []
 
@@ -270,24 +278,10 @@ class RidesVectorEnv(TrainingEnv):
 
     def _end(self, rows: Array, terminated: Array) -> dict[str, Any]:
         """Figures of the days that ended; their last observations; then new days."""
-        bookings = self.bookings
-        patience, refusal = self.options.burden_rates
-        cost_s, base_s = bookings.cost_s()[rows], bookings.base_cost_s()[rows]
-        agreed, refused = bookings.agreed_min()[rows], bookings.refused()[rows]
-        made = bookings.offer[rows] != NO_CHANGE
-        day = {
-            "cost_s": cost_s,
-            "base_cost_s": base_s,
-            "net_min": (base_s - cost_s) / 60.0 - patience * agreed.sum(1) - refusal * refused.sum(1),
-            "agreed_min": agreed.sum(1),
-            "refused": refused.sum(1),
-            "offers": made.sum(1),
-            "turned_away": (~bookings.plans.served[rows]).sum(1),
-        }
+        day = self.bookings.figures(rows, *self.options.burden_rates)
         self._ended.append(day)
         if self._coach is not None:
-            self._coach.end(rows, bookings, day["net_min"])
-        self._days_ended += len(rows)
+            self._coach.end(rows, self.bookings, day["net_min"])
         infos: dict[str, Any] = {}
         for name, values in day.items():
             whole = np.zeros(self.num_envs, values.dtype)
@@ -353,10 +347,19 @@ class RidesVectorEnv(TrainingEnv):
             draws = mix(self.bookings.step_keys() + _EXPLORE) >> np.uint64(11)
         return np.asarray(draws * 2.0**-53 < epsilon_at(self.progress, self.options.epsilon))
 
-    def _learn_histories(self) -> None:
-        """Begin with what every training rider answered earlier; held-out riders' types follow from their own."""
-        if self.options.knowledge != "true":
-            self.flexibility.set_state(first_flexibility(self.options))
+    def _of_all_ranks(self, steps: list[dict[str, Array]]) -> list[dict[str, Array]]:
+        """What was kept step by step, of all ranks' environments in their order: what is learned from it is the same on
+        every rank, and what one process with all of them learns."""
+        if self.ranks.size == 1:
+            return steps
+        own = {f"{step}.{name}": array for step, kept in enumerate(steps) for name, array in kept.items()}
+        every = self.ranks.gather(own)
+        found: list[dict[str, Array]] = []
+        for step in range(1 + max((int(key.split(".")[0]) for part in every for key in part), default=-1)):
+            parts = [_part(part, f"{step}.") for part in every]
+            there = [part for part in parts if part]
+            found.append({name: np.concatenate([part[name] for part in there]) for name in there[0]} if there else {})
+        return [kept for kept in found if kept]
 
 
 def _part(tensors: dict[str, Array], prefix: str) -> dict[str, Array]:

@@ -99,8 +99,8 @@ class RidesOptions:
     oracle_weights: str = field(default="", metadata=_LATER)
     """Weights of --oracle neural (.safetensors, by shoal rides fit oracle); default: those that come with shoal."""
     oracle_batch: str = field(default="auto", metadata=_LATER)
-    """Days that --oracle neural has in memory at once: auto or a number. It halves itself when memory runs out, and
-    changes no result."""
+    """Plans of days that --oracle neural has in memory at once: auto or a number. It halves itself when memory runs
+    out, and changes no result."""
     oracle_decode: str = field(default="greedy", metadata=_LATER)
     """Plans that --oracle neural makes of a day, of which the best counts. greedy: one. best-of-N: N greedy ones, each
     of which takes the requests in another order. sampled-N: the greedy one and N - 1 that are drawn from the scores."""

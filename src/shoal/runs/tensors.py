@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Mapping
 from typing import IO, Any
@@ -74,6 +75,11 @@ def unpack(handle: IO[bytes], size: int) -> dict[str, np.ndarray[Any, Any]]:
         return safetensors.numpy.load(handle.read(size))
     except SafetensorError as error:
         raise ValueError(f"not a safetensors file: {error}") from None
+
+
+def unpack_bytes(data: bytes) -> dict[str, np.ndarray[Any, Any]]:
+    """The inverse of `pack`."""
+    return unpack(io.BytesIO(data), len(data))
 
 
 def _check_header(handle: IO[bytes], size: int) -> None:

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from subprocess import Popen
 from typing import Any
 
 import numpy as np
 
+from shoal import launching
 from shoal.core.seeds import derived_seed
 from shoal.core.statistics import HALF
 from shoal.runs.disk import replace_atomically, to_json
@@ -25,6 +25,8 @@ from shoal.search.domain import Domain, Ranking, Say, complete_options, default_
 from shoal.search.folder import LOG, RANKING, UNIVERSAL, Record, Request, SearchFolder
 from shoal.search.options import SearchConfig, check_resumed
 from shoal.search.summary import Summary, best_of, posterior_of, summarise
+
+_ATTEMPTS = 3  # of a pull that is lost with its node
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,8 @@ class _Crew:
     def __init__(self, folder: SearchFolder, domain: Domain, say: Say, apart: bool) -> None:
         self.folder, self.domain, self.say, self.apart = folder, domain, say, apart
         self.requests: list[Request] = []
-        self.processes: dict[int, Popen[bytes]] = {}
+        self.processes: dict[int, launching.Process] = {}
+        self.lost: dict[int, int] = {}
 
     def begin(self, request: Request) -> None:
         """Start a pull, unless it has been done."""
@@ -183,10 +186,12 @@ class _Crew:
     def finished(self, number: int) -> Record:
         """Wait for a pull."""
         request = self.requests[number]
-        process = self.processes.get(number)
-        if process is not None:
+        while (process := self.processes.get(number)) is not None:
             process.wait()
             self._forget(number)
+            if not self._was_lost(process, request):
+                break
+            self.processes[number] = worker.launch(self.folder, request)
         if process is not None and process.returncode != 0 and self.folder.record(request) is None:
             log = (self.folder.of(request) / LOG).read_text(errors="replace")[-4000:]
             raise RuntimeError(
@@ -195,6 +200,15 @@ class _Crew:
             )
         record = self.folder.record(request)
         return record if record is not None else worker.pull(self.folder, self.domain, request, self.say)
+
+    def _was_lost(self, process: launching.Process, request: Request) -> bool:
+        """Did it end with a node of the cluster, before there was a result? Then it is to be done again."""
+        if process.returncode != launching.LOST or not launching.elsewhere() or self.folder.record(request) is not None:
+            return False
+        self.lost[request.number] = self.lost.get(request.number, 0) + 1
+        if self.lost[request.number] <= _ATTEMPTS:
+            self.say(f"pull {request.number + 1} ({request.name}) was lost with its node, it is done again")
+        return self.lost[request.number] <= _ATTEMPTS
 
     def close(self) -> None:
         """End pulls that are under way."""
@@ -211,7 +225,7 @@ class _Crew:
 
 @contextmanager
 def _crew(folder: SearchFolder, domain: Domain, say: Say) -> Iterator[_Crew]:
-    crew = _Crew(folder, domain, say, apart=folder.config.parallel > 1)
+    crew = _Crew(folder, domain, say, apart=folder.config.parallel > 1 or launching.elsewhere())
     try:
         yield crew
     finally:

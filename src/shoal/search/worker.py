@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import threading
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO
 
+from shoal import launching
 from shoal.runs.folder import Run
 from shoal.runs.usage import Clock
 from shoal.search.domain import Domain, Say, make_domain
@@ -34,20 +34,10 @@ def pull(folder: SearchFolder, domain: Domain, request: Request, say: Say) -> Re
         lock.release()
 
 
-def launch(folder: SearchFolder, request: Request) -> subprocess.Popen[bytes]:
-    """Start a process that does one pull. It ends when this one does: it watches the pipe to its standard input."""
-    log = folder.ask(request) / LOG
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+def launch(folder: SearchFolder, request: Request) -> launching.Process:
+    """Start a process that does one pull."""
     command = [sys.executable, "-m", "shoal.search.worker", str(folder.path), json.dumps(asdict(request))]
-    with log.open("wb") as output:
-        return subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C is for the search; it ends its workers itself
-        )
+    return launching.launch(command, folder.ask(request) / LOG)
 
 
 def main(arguments: list[str]) -> None:

@@ -116,7 +116,7 @@ class BatchVectorEnv(OwnVectorEnv):
                 self._do_drain()
                 self._in_flight = [False] * len(self.slices)
             self._come_home()
-            self.block.seed(seed, mask)
+            self.block.seed(seed, mask, self.first_env)
             self.block.reset_mask[:] = mask
             infos, faults = self._do_reset(options or None)
             self._count(faults)

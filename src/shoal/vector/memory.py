@@ -114,12 +114,12 @@ class Block:
         for array in (self.seeds, self.first_seeds, self.episodes, self.current):
             array[:] = -1
 
-    def seed(self, seed: int | Sequence[int | None] | None, mask: Array) -> None:
-        """A run seed for the streams of the environments in `mask` (bool[N]), or a seed for the first episode of each;
-        without one, those never seeded get theirs from the operating system."""
+    def seed(self, seed: int | Sequence[int | None] | None, mask: Array, first: int = 0) -> None:
+        """A run seed for the streams of the environments in `mask` (bool[N]), which are the run's from `first` on, or a
+        seed for the first episode of each; without one, those never seeded get theirs from the operating system."""
         if isinstance(seed, int | np.integer):
             _check_seed(int(seed))
-            self.bases[mask], self.indices[mask] = seed, np.flatnonzero(mask)
+            self.bases[mask], self.indices[mask] = seed, first + np.flatnonzero(mask)
             self.first_seeds[mask], self.episodes[mask] = -1, -1
             return
         seeds = [None] * self.num_envs if seed is None else list(seed)

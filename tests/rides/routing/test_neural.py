@@ -16,6 +16,7 @@ from shoal.rides.routing.neural.decoding import Decoding
 from shoal.rides.routing.neural.fleet import GAPS, NOWHERE, City, Fleet, make_batch
 from shoal.rides.routing.neural.network import RoutingNetwork
 from shoal.rides.routing.neural.router import Router, chunk_days
+from shoal.rides.routing.neural.weights import load_network
 from shoal.rides.routing.oracle import RoutingOracle
 from shoal.rides.routing.plans import Plans
 from shoal.rides.routing.problem import NO_CHANGE, OFFER_EARLIER_MIN, OFFER_LATER_MIN, Status, widened
@@ -66,10 +67,11 @@ def test_every_route_passes_the_independent_checker(vehicles, capacity):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_ten_thousand_days_pass_the_independent_checker():
     problem = world().problem
     requests, count = days(10_000, 45)
-    judge(problem, requests, count, Router(network(), problem).route(requests, count))
+    judge(problem, requests, count, Router(load_network(), problem).route(requests, count))
 
 
 def test_places_are_those_of_the_compiled_insertion():

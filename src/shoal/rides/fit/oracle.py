@@ -22,12 +22,22 @@ _HELD_OUT_DAYS = 64
 def fit_oracle(
     path: Path, *, hours: float, minutes: float, seed: int, say: Callable[[str], None]
 ) -> tuple[dict[str, int], dict[str, float]]:
-    """Fit for so many hours, `minutes` of them now, or go on with the folder beside `path`; (what it took, scores)."""
+    """Fit for so many hours, `minutes` of them now, or go on with the folder beside `path`; (what it took, scores).
+
+    On one thread, of which an hour of CPU time gets the most done.
+    """
+    import torch
+
     from shoal.rides.fit.imitation import Imitation
 
     world = make_world(RidesOptions(customers=max(SIZES)))
     work = Imitation(world, path.with_suffix(".fit"), seed=seed, seconds=3600 * hours, say=say)
-    work.run(60 * minutes)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        work.run(60 * minutes)
+    finally:
+        torch.set_num_threads(before)
     save_network(work.network, path)
     numbers = work.numbers
     took = {"days": work.days, "steps": numbers["steps"], "fit_s": numbers["ms"] // 1000}

@@ -1,0 +1,174 @@
+"""Trainings whose whole process group is killed again and again, beside undisturbed ones of the same seed.
+
+python -m benchmarks.faults.long_run [--minutes 30] [--every 60] [--store]
+
+rides on compiled kernels and CartPole on worker processes. Each training is resumed after every kill; at the end its
+weights must be those of the undisturbed one, to the bit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.harness import stored
+from benchmarks.harness.rows import Row
+from shoal.runs import checkpoint
+from shoal.runs.manifest import CheckpointError
+
+Say = Callable[[str], None]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Case(NamedTuple):
+    """A training that is killed."""
+
+    name: str
+    flags: tuple[str, ...]
+
+
+RIDES = Case("rides, compiled", (
+    "rides", "--num-envs", "8", "--customers", "10", "--vehicles", "3", "--start", "none", "--futures", "0",
+    "--held-out-days", "0", "--rollout-steps", "20",
+))  # fmt: skip
+CARTPOLE = Case("CartPole-v1, process", (
+    "CartPole-v1", "--num-envs", "8", "--backend", "process", "--workers", "2", "--rollout-steps", "64",
+    "--hidden", "16",
+))  # fmt: skip
+
+
+class Survived(NamedTuple):
+    """What came of a training that was killed."""
+
+    kills: int
+    seconds: float
+    epochs: int
+    same: bool
+
+
+def survive(case: Case, epochs: int, every_s: float, folder: Path, seed: int = 1, least_kills: int = 1) -> Survived:
+    """Train `epochs` undisturbed, and again while it is killed at random moments, `every_s` apart on average."""
+    common = [
+        *case.flags,
+        "--epochs",
+        str(epochs),
+        "--seed",
+        str(seed),
+        "--save-interval",
+        "1",
+        "--runs-dir",
+        str(folder),
+    ]
+    _wait(_start(["train", *common, "--name", "calm"]))
+    dice, kills, start = random.Random(seed), 0, time.monotonic()
+    resume = False
+    while True:
+        command = ["train", "--resume", str(folder / "killed")] if resume else ["train", *common, "--name", "killed"]
+        process = _start(command)
+        try:
+            moment = dice.uniform(0.2, 1.8) * every_s
+            begun, had = time.monotonic(), _epoch(folder / "killed")
+            while process.poll() is None:
+                moved = _epoch(folder / "killed") > had  # every life gets somewhere, or the run never ends
+                if moved and time.monotonic() - begun > moment:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    kills += 1
+                    break
+                time.sleep(0.02)
+            code = process.wait()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        resume = _epoch(folder / "killed") >= 0
+        if not resume:
+            shutil.rmtree(folder / "killed", ignore_errors=True)
+        if code == 0:
+            break
+        if code != -signal.SIGKILL:
+            raise RuntimeError(f"{case.name}: shoal {' '.join(command)} ended with exit code {code}")
+    if kills < least_kills:
+        raise RuntimeError(f"{case.name}: {kills} kills, at least {least_kills} are wanted: give it more --epochs")
+    calm, killed = (checkpoint.load_latest(folder / name / "checkpoints") for name in ("calm", "killed"))
+    names = sorted(name for name in calm.tensors if name.startswith(("network.", "optimiser.", "noise", "shuffle")))
+    same = calm.epoch == killed.epoch and all(np.array_equal(calm.tensors[n], killed.tensors[n]) for n in names)
+    return Survived(kills, time.monotonic() - start, killed.epoch, same)
+
+
+def _start(command: list[str]) -> subprocess.Popen[bytes]:
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen([sys.executable, "-m", "shoal", *command], stdout=quiet, stderr=quiet, cwd=ROOT,
+                            start_new_session=True)  # fmt: skip
+
+
+def _wait(process: subprocess.Popen[bytes]) -> None:
+    if process.wait() != 0:
+        raise RuntimeError(f"the undisturbed training ended with exit code {process.returncode}")
+
+
+def _epoch(run: Path) -> int:
+    """Of the newest checkpoint; -1 where there is none."""
+    with contextlib.suppress(CheckpointError, OSError):
+        return max(checkpoint.epochs(run / "checkpoints"), default=-1)
+    return -1
+
+
+def measure(minutes: float, every_s: float, say: Say) -> list[Row]:
+    """Both trainings, half of the time each; a pilot says how many epochs that is."""
+    found = []
+    for case in (RIDES, CARTPOLE):
+        folder = Path(tempfile.mkdtemp(prefix="shoal-long-run-"))
+        try:
+            start = time.monotonic()
+            pilot = 10
+            kept = ["--save-interval", "1", "--runs-dir", str(folder), "--name", "pilot"]
+            _wait(_start(["train", *case.flags, "--epochs", str(pilot), *kept]))
+            each_s = max(time.monotonic() - start, 1.0) / pilot / 2  # half of it is starting
+            epochs = max(int(minutes * 30 / each_s / 2), 20)
+            say(f"{case.name}: {epochs} epochs, killed every {every_s:g} s on average")
+            came = survive(case, epochs, every_s, folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        detail = {"kills": came.kills, "epochs": came.epochs, "seconds": round(came.seconds)}
+        say(f"{case.name}: {came.kills} kills in {came.seconds:,.0f} s, the same weights: {came.same}")
+        title = f"{case.name}: weights after kill -9 at random moments equal the undisturbed run's, to the bit"
+        found.append(Row(title, float(came.same), "", 1.0, detail=detail))
+    return found
+
+
+def rows(say: Say, full: bool = False) -> list[Row]:
+    """As stored, or made again."""
+    if full:
+        return measure(30.0, 60.0, say)
+    return stored.read_rows("long_run", "benchmarks.faults.long_run")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser("python -m benchmarks.faults.long_run", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30.0, help="about so long in all")
+    parser.add_argument("--every", type=float, default=60.0, help="seconds between kills, on average")
+    parser.add_argument("--store", action="store_true", help="write benchmarks/results/long_run.json")
+    given = parser.parse_args(arguments)
+    if given.store:
+        stored.require_clean()
+    found = measure(given.minutes, given.every, lambda text: print(text, file=sys.stderr, flush=True))
+    if given.store:
+        command = f"python -m benchmarks.faults.long_run --minutes {given.minutes:g} --every {given.every:g} --store"
+        stored.write("long_run", command, found)
+    return int(any(row.met is False for row in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
