@@ -26,8 +26,10 @@ run: $(STAMP)  ## train the ride negotiator from nothing, evaluate it on held-ou
 	@$(BIN)/shoal train rides --start none --futures 0
 	@$(BIN)/shoal evaluate "$$(ls -td runs/rides-2* | head -n 1)" --days 60 --reference-iterations 200 --reference-seeds 1
 
-test: $(STAMP)  ## the tests that take minutes
-	$(BIN)/pytest
+TEST_PROCESSES ?= 2
+
+test: $(STAMP)  ## the tests that take minutes, in TEST_PROCESSES=2 processes
+	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadgroup
 
 test-slow: $(STAMP)  ## learning, soak and other long tests
 	$(BIN)/pytest -m slow

@@ -225,6 +225,7 @@ def _recorded(
 def loop(training: Training, *hooks: Callback) -> str:
     """THE loop. `hooks` are called in their order after each stage. Returns why it ended."""
     learner = training.learner
+    learner.ppo.terms = [term for hook in hooks for term in hook.terms(training)]
     for hook in hooks:
         hook.on_start(training)
     while not (reason := training.over()):
