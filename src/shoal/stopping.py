@@ -1,5 +1,5 @@
-"""When a run is over: a number of steps, epochs or episodes, a return that is reached, or whichever comes first. And how
-it ended: `Result`."""
+"""When a run is over: a number of steps, epochs or episodes, a return that is reached, or whichever comes first; and
+how it ended (`Result`)."""
 
 from __future__ import annotations
 
