@@ -13,10 +13,13 @@ import pytest
 import torch
 
 import shoal
-from shoal.callbacks import CallbackFault
+from shoal.callbacks import CallbackFault, Training
 from shoal.cli import main
-from shoal.config import TrainConfig, to_dict
+from shoal.config import TrainConfig, from_dict, to_dict
+from shoal.learn.learner import Learner
 from shoal.runs import checkpoint
+from shoal.runs.folder import Run
+from shoal.stopping import Budget
 
 SMALL = {
     "num_envs": 4, "rollout_steps": 16, "minibatch_size": 32, "update_epochs": 2, "hidden": (16,), "epochs": 6,
@@ -375,6 +378,13 @@ def test_a_term_of_the_loss_is_learnt_and_recorded(tmp_path, own) -> None:
     assert size(half) < size(plain)
     assert rows(twice)[0]["loss/SmallLogits"] > 1.2 * rows(half)[0]["loss/SmallLogits"] > 0
     assert "loss/SmallLogits" not in rows(plain)[0]
+    if not own:  # a loop of one's own takes a hook as it is
+        config = from_dict(Run(Path(plain)).config)
+        learner = Learner(config, shoal.make_vec("CartPole-v1", 4, backend="serial"))
+        learner.start()
+        shoal.training.loop(Training(learner, Budget.of(config)), SmallLogits())
+        assert [name for name, _ in learner.ppo.terms] == ["SmallLogits"]
+        learner.env.close()
     nothing = run("nothing", SmallLogits(0.0))
     assert rows(nothing)[-1]["loss/policy"] == pytest.approx(rows(plain)[-1]["loss/policy"], abs=1e-5)
 

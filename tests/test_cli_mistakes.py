@@ -104,7 +104,7 @@ def test_a_file_that_lacks_a_part(
         capsys.readouterr()
         run("report", str(runs_dir / "done"), code=1)
         text = said(capsys)
-        assert "unexpected KeyError: 'run' (shoal/report.py, line" in text
+        assert "unexpected KeyError: 'vector' (shoal/report.py, line" in text
         assert "SHOAL_DEBUG=1" in text
         monkeypatch.setenv("SHOAL_DEBUG", "1")
         run("report", str(runs_dir / "done"), code=1)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +210,33 @@ def test_a_run_that_goes_on_remembers(tmp_path: Path, given: dict[str, Any]) -> 
         same(whole, str(stopped))
         assert rows(str(stopped)) == rows(whole)
         assert (stopped / "best.json").read_bytes() == (Path(whole) / "best.json").read_bytes()
+
+
+def test_a_kill_between_the_best_checkpoint_and_its_name(tmp_path: Path) -> None:
+    """SIGKILL when the new best is saved and best.json names the old one: it goes on as if nothing had been."""
+    few = ["--num-envs=8", "--rollout-steps=32", "--minibatch-size=64", "--hidden=16", "--epochs=8", "--seed=1"]
+    few += ["--save-interval=1", "--keep=1", "--evaluate-every=1", "--evaluate-episodes=4", "--runs-dir", str(tmp_path)]
+    assert shoal_(["train", "shoal/CartPole-v1", *few, "--name=whole"]) == 0
+    scores = [row["held_out/return"] for row in rows(str(tmp_path / "whole"))]
+    news = [place + 1 for place, score in enumerate(scores) if score > max(scores[:place], default=-1.0)]
+    assert len(news) > 1, scores
+    killed = subprocess.run(
+        [sys.executable, "-m", "shoal", "train", "shoal/CartPole-v1", *few, "--name=killed"],
+        env={**os.environ, "SHOAL_FAULT_POINT": f"checkpoint:before-prune@{news[1]}"},
+        capture_output=True,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    named = best.read(Run(tmp_path / "killed"))
+    assert named is not None
+    assert named.epoch == news[0]
+    assert shoal_(["train", "--resume", "killed", "--runs-dir", str(tmp_path)]) == 0
+    same(str(tmp_path / "whole"), str(tmp_path / "killed"))
+    assert rows(str(tmp_path / "killed")) == rows(str(tmp_path / "whole"))
+    assert best.read(Run(tmp_path / "killed")) == best.read(Run(tmp_path / "whole"))
+    assert checkpoint.epochs(tmp_path / "killed" / "checkpoints") == checkpoint.epochs(
+        tmp_path / "whole" / "checkpoints"
+    )
 
 
 def test_a_best_from_after_the_checkpoint_is_forgotten(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ LIBRARY = (
     "core", "compiled", "vector", "learn", "runs", "search", "environments", "tasks", "cli", "testing", "training.py",
     "evaluation.py", "held_out_curve.py", "origin.py",
            "evaluation_command.py", "held_out.py", "journal.py", "stopping.py", "report.py", "config.py",
-    "callbacks.py", "comparison", "doctor.py", "playing.py", "recording.py", "saved_run.py", "signals.py",
+    "callbacks.py", "comparison", "tuning", "doctor.py", "playing.py", "recording.py", "saved_run.py", "signals.py",
     "starting.py", "together.py", "launching.py", "__init__.py",
     "__main__.py",
 )  # fmt: skip

@@ -199,3 +199,29 @@ def test_a_task_with_a_network_of_its_own(tmp_path: Path) -> None:
     for name in theirs:
         if name.startswith("network."):
             np.testing.assert_array_equal(theirs[name], ours[name])
+
+
+@pytest.mark.slow
+def test_several_seeds_begin_with_the_same_run(tmp_path: Path) -> None:
+    """`--seeds` trains in a folder of its own, from which a run given by name is found all the same."""
+    few = ["--num-envs=4", "--rollout-steps=16", "--minibatch-size=32", "--hidden=8", "--epochs=2", "--runs-dir"]
+    for words in (["--name=a"], ["--name=both", "--seeds=2", "--held-out=2", "--init-from=a"]):
+        with pytest.raises(SystemExit, match="0"):
+            main(["train", "shoal/CartPole-v1", *few, str(tmp_path), *words])
+    for run in (tmp_path / "both" / "runs").iterdir():
+        assert any(event["event"] == "began with" for event in Run(run).events())
+
+
+def test_arms_that_are_compared_train_to_the_end_and_find_the_other_run(tmp_path: Path) -> None:
+    """Nothing that ends a run early is compared with a run that it does not end."""
+    from shoal.comparison.plan import arms_of
+    from shoal.config import TrainConfig
+
+    trained(tmp_path, "first")
+    config = TrainConfig(init_from="first").replace(
+        runs_dir=str(tmp_path), steps=1000, evaluate_every=1, evaluate_target=5.0, evaluate_patience=2, num_envs=4
+    )
+    (arm,) = arms_of([("only", config)], ["samples"], {})
+    assert arm.config["init_from"] == str(tmp_path / "first")
+    settings = arm.settings(1, "elsewhere", "name").run
+    assert (settings.evaluate_every, settings.evaluate_target, settings.evaluate_patience) == (1, None, None)

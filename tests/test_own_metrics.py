@@ -149,6 +149,10 @@ def test_names_that_are_no_numbers_or_not_there_are_told(tmp_path: Path) -> None
     assert "no episode has ended with a number of that name; the numbers are: rights, left, won, score" in missing
     assert set(infos(rows(run)[-1])) == {"broken"}
     assert not infos(rows(trained(tmp_path, "b", backend="serial", log_info="none").run)[-1])
+    options = {**SMALL, "epochs": 60, "log_info": "score", "runs_dir": str(tmp_path)}
+    silent = shoal.train("shoal/CartPole-v1", stream=io.StringIO(), **options).run
+    told = [event["text"] for event in Run(Path(silent)).events() if event["event"] == "alarm"]
+    assert any("info score: no episode has ended with a number of that name" in one for one in told)
 
 
 def test_they_reach_console_trackers_evaluation_and_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,10 +92,13 @@ def credit_bias(results: Results) -> str:
     def told(name: str) -> str:
         """`0.68 +- 0.24`"""
         row = whole.get(name)
-        return "" if row is None else f"{number(row.value, 2)} {row.note.partition(' (95 %)')[0]}"
+        if row is None or row.value is None:
+            return ""
+        return f"{number(row.value, 2)} {row.note.partition(' (95 %)')[0]}"
 
     def judged(name: str) -> str:
         row = whole[name]
+        assert row.value is not None
         return f"{number(row.value, 2)}{', ' + target_of(row).strip() if row.target is not None else ''}".replace(
             " ,", ","
         )

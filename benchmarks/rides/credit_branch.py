@@ -161,9 +161,10 @@ def _taught(env: RidesVectorEnv, observations: dict[str, Array]) -> Array:
     seen = {name: part.copy() for name, part in observations.items()}
     anticipate(seen, env.menu, Lookahead.shipped("pooled").values(seen), None, env.options.burden_rates)
     network = taught_network(env.options.customers, "pooled", env.options.start_temperature)
-    parts = [torch.from_numpy(seen[name].reshape(env.num_envs, -1)) for name in network.slices]
     with torch.inference_mode():
-        return np.asarray(network.policy(torch.cat(parts, 1)).argmax(1).numpy())
+        return np.asarray(
+            network.policy({name: torch.from_numpy(part) for name, part in seen.items()}).argmax(1).numpy()
+        )
 
 
 def summarise(found: dict[str, Array], about: str) -> list[Row]:

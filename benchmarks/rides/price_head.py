@@ -125,8 +125,8 @@ def collect(days: int, seed: int, *, judged: bool) -> tuple[States, dict[str, fl
 def _taught(env: RidesVectorEnv, obs: dict[str, Array], lookahead_min: Array) -> Array:
     """The network that training starts from: a head on pooled prices and the bookings, taught on 294,080 states."""
     network = taught_network(env.options.customers, "pooled", env.options.start_temperature)
-    flat = np.concatenate([obs[name].reshape(env.num_envs, -1) for name in network.slices], 1)
-    return lookahead_min + MINUTES * network.worth(torch.from_numpy(flat)).numpy()
+    seen = {name: torch.from_numpy(part) for name, part in obs.items()}
+    return lookahead_min + MINUTES * network.worth(seen).numpy()
 
 
 def fit(head: PriceHead, city: City, states: States, passes: int, say: Say) -> None:

@@ -118,9 +118,9 @@ def expected_min(network: Any, observations: dict[str, Array]) -> Array:
 
     from shoal.rides.observe import MINUTES
 
-    parts = [torch.from_numpy(observations[name].reshape(len(observations["bias"]), -1)) for name in network.slices]
+    seen = {name: torch.from_numpy(part) for name, part in observations.items()}
     with torch.inference_mode():
-        logits = network.policy(torch.cat(parts, 1)).numpy().astype(np.float64)
+        logits = network.policy(seen).numpy().astype(np.float64)
         sharpness = float(network.log_sharpness.exp())
     return np.asarray(MINUTES * (logits - observations["bias"]) / sharpness)
 

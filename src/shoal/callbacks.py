@@ -22,6 +22,7 @@ from shoal.core.errors import EnvFault
 from shoal.learn.learner import Learner
 from shoal.learn.losses import Batch, checked
 from shoal.learn.networks import PolicyAndValue
+from shoal.learn.ppo import LossTerm
 from shoal.learn.rollout import Rollout
 from shoal.runs.best import Best
 from shoal.stopping import Stop
@@ -107,6 +108,10 @@ class Callback:
         """A term to add to PPO's loss in every gradient step of the policy: one number, with a graph."""
         return None
 
+    def terms(self, training: Training) -> list[tuple[str, LossTerm]]:
+        """What `loss` adds, by name, if a subclass has one."""
+        return [] if type(self).loss is Callback.loss else [(type(self).__name__, partial(_term, self, training))]
+
     def on_epoch(self, training: Training) -> None:
         """The epoch is over and `training.metrics` is about to be recorded."""
 
@@ -139,9 +144,7 @@ class Callbacks(Callback):
         self.console_rows = [row for one in self.each for row in one.console_rows]
 
     def on_start(self, training: Training) -> None:
-        """Of each; their terms of the loss become PPO's."""
-        own = [one for one in self.each if type(one).loss is not Callback.loss]
-        training.learner.ppo.terms = [(type(one).__name__, partial(self._loss_of, one, training)) for one in own]
+        """Of each."""
         for one in self.each:
             with _named(one, "on_start", training.epoch):
                 one.on_start(training)
@@ -172,10 +175,9 @@ class Callbacks(Callback):
             with _named(one, "on_end", training.epoch):
                 one.on_end(training)
 
-    @staticmethod
-    def _loss_of(one: Callback, training: Training, network: PolicyAndValue, minibatch: Batch) -> Tensor | None:
-        with _named(one, "loss", training.epoch):
-            return checked(one.loss(training, network, minibatch))
+    def terms(self, training: Training) -> list[tuple[str, LossTerm]]:
+        """Of each."""
+        return [term for one in self.each for term in one.terms(training)]
 
     def states(self) -> list[tuple[str, dict[str, Any]]]:
         """What they must remember, by class, in order; those with nothing to remember are left out."""
@@ -196,6 +198,11 @@ class Callbacks(Callback):
                 with _named(one, "set_state", None):
                     one.set_state(training, dict(mine[1]))
         return [name for name, _ in left]
+
+
+def _term(callback: Callback, training: Training, network: PolicyAndValue, minibatch: Batch) -> Tensor | None:
+    with _named(callback, "loss", training.epoch):
+        return checked(callback.loss(training, network, minibatch))
 
 
 def load_callback(place: str) -> Callback:

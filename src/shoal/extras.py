@@ -17,6 +17,7 @@ EXTRAS = {  # the first that has a package is the one to name for it
     "ray": ("ray",),
     "atari": ("ale_py",),
     "minigrid": ("minigrid",),
+    "tune": ("optuna",),
     "peers": ("stable_baselines3",),
 }
 

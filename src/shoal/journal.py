@@ -190,6 +190,9 @@ class Journal(Callback):
                 f"{found['path']} cannot be resumed from: {type(error).__name__}: {error}. It was written by another "
                 "version of shoal, or changed since"
             ) from error
+        for reason in learner.team.hear(training.over()) if learner.team.size > 1 else ():
+            if reason:  # rank 0 alone knows what the curve said
+                training.stop(reason)
         for reason in inexact:
             self.inexact(reason)
         for name in missing:

@@ -37,6 +37,13 @@ class Origin:
         return f"begins with the weights of {self.name} ({self.task}), epoch {self.found.epoch}"
 
 
+def located(config: TrainConfig) -> TrainConfig:
+    """With the other run by its path: a training in another folder of runs finds it too."""
+    if not config.init_from:
+        return config
+    return config.replace(init_from=str(Run.open(config.init_from, Path(config.run.runs_dir)).path))
+
+
 def find_origin(config: TrainConfig) -> Origin | None:
     """What a new run begins with, if it is not to begin anew."""
     if not config.init_from:

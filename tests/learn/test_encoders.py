@@ -115,3 +115,24 @@ def test_a_choice_out_of_range_is_named() -> None:
     features = Features(spaces.MultiDiscrete([2, 3]))
     with pytest.raises(ValueError, match=r"expected the observation in 0 to 1, got 2 in row 1"):
         features.encode([torch.tensor([[1, 2], [2, 0]])])
+
+
+def test_parts_come_back_by_name() -> None:
+    """What `encode` made of each part, in its shape, as views; the mask is none of them."""
+    space = spaces.Dict(
+        z=spaces.Box(-1, 1, (2, 3)), action_mask=spaces.MultiBinary(3), k=spaces.Discrete(2),
+        more=spaces.Dict(x=spaces.Box(-9, 9, ())),
+    )  # fmt: skip
+    features = Features(space)
+    rows = features.layout.allocate(4)
+    for index in range(4):
+        features.layout.write(space.sample(), rows, index)
+    leaves = [torch.from_numpy(leaf) for leaf in rows]
+    encoded = features.encode(leaves)
+    named = features.layout.named(encoded)
+    assert {name: tuple(part.shape) for name, part in named.items()} == {"k": (4, 2), "more/x": (4, 1), "z": (4, 2, 3)}
+    by_path = {path: leaf for (path, _, _), leaf in zip(features.layout.leaves, leaves, strict=True)}
+    assert torch.equal(named["z"], by_path["z",])
+    assert torch.equal(named["k"].argmax(1), by_path["k",])
+    named["z"].zero_()
+    assert torch.equal(features.layout.named(encoded)["z"], torch.zeros(4, 2, 3))

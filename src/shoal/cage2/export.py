@@ -55,7 +55,7 @@ def export(
         raise FileExistsError(f"{path}: expected a folder that does not exist or is empty, got one with files in it")
     path.mkdir(parents=True, exist_ok=True)
     packed = io.BytesIO()
-    np.savez(packed, **weights)
+    np.savez(packed, allow_pickle=False, **weights)
     replace_atomically(path / AGENT, source(options).encode())
     replace_atomically(path / WEIGHTS, packed.getvalue())
     told = {"run": Path(str(run)).name, "epoch": policy.epoch, **options}
@@ -115,7 +115,7 @@ def source(options: dict[str, Any]) -> str:
         constants[name] = f"np.dtype({_fields(record)}, align=True)"
     width = ordered.ORDERED_FEATURES if options["order"] >= 0 else memory.MEMORY_FEATURES
     if not options["remembers"]:
-        width = network.NUM_BITS + (ordered.NUM_PAIRS if options["order"] >= 0 else 0)
+        width = network.NUM_BITS + (orders.NUM_PAIRS if options["order"] >= 0 else 0)
     own = {"REMEMBERS": options["remembers"], "MASK": options["mask"], "ORDER": options["order"], "WIDTH": int(width)}
     constants |= {name: repr(value) for name, value in own.items()}
     lines = "\n".join(f"{name} = {value}" for name, value in sorted(constants.items()))

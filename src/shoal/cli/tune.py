@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
 from shoal.cli.parsing import named, parse
 
 
 @dataclass(frozen=True)
 class TuneArgs:
-    """Measure which backend and how many environments are fastest on this machine."""
+    """Measure which backend and how many environments are fastest on this machine, or search settings (--search)."""
 
     id: str
     """A Gymnasium id, or a task of `shoal tasks`."""
@@ -30,11 +33,33 @@ class TuneArgs:
     """Seconds of stepping per candidate."""
     turns: int = 5
     """Rounds in which these seconds are spread over all candidates, so that a busy moment affects all alike."""
+    search: bool = False
+    """Search settings of PPO instead (docs/tuning.md): trials that learn slowly are stopped, the best and the task's
+    own settings are trained with several seeds. Again with the same --name it goes on."""
+    trials: int = 20
+    """With --search: trainings to choose from."""
+    measure: Literal["steps", "cpu", "return"] | None = None
+    """With --search: what is to be good: steps or CPU-seconds to the task's target, or the return at the end. Default:
+    steps where the task has a target. CPU-seconds differ from time to time, and what is found with them."""
+    steps: int | None = None
+    """With --search: the most steps of a training; default: the task's."""
+    seed: int = 0
+    """With --search: of its trials and trainings."""
+    finalists: int = 3
+    """With --search: trials that are trained with other seeds, beside the task's own settings."""
+    seeds: int = 3
+    """With --search: trainings of each finalist."""
+    name: str | None = None
+    """With --search: name of its folder; default: tune-ID."""
+    runs_dir: str = "runs"
+    """With --search: folder that holds it."""
 
 
 def tune(args: list[str], as_json: bool) -> int:
     """Measure backends and numbers of environments."""
     given = parse(TuneArgs, named(args, "--id"), "shoal tune ID")
+    if given.search:
+        return _search(given, as_json)
     from shoal.tasks import environment
     from shoal.tasks.saved import parse_env_kwargs
     from shoal.vector import tune as tuning
@@ -67,6 +92,28 @@ def tune(args: list[str], as_json: bool) -> int:
     print(
         "These are the environments alone: training adds the network's time. Of figures within 5 % of the fastest the\n"
         "least CPU time a step wins. The number of environments also sets how much one update sees (--rollout-steps)."
+    )
+    return 0
+
+
+def _search(given: TuneArgs, as_json: bool) -> int:
+    from shoal.tuning.loop import SearchPlan, search
+
+    def say(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    names = ("trials", "measure", "steps", "seed", "finalists", "seeds", "env_kwargs")
+    plan = SearchPlan(given.id, **{name: getattr(given, name) for name in names})
+    name = given.name or "tune-" + re.sub(r"[^A-Za-z0-9._-]+", "-", given.id)
+    folder = Path(given.runs_dir) / name
+    say(f"search {folder}")
+    try:
+        found = search(plan, folder, say)
+    except KeyboardInterrupt:
+        say("stopped; every finished trial is kept: the same command goes on")
+        return 130
+    print(
+        json.dumps(found.to_json(), allow_nan=False) if as_json else "\n".join([*found.lines(), f"folder   {folder}"])
     )
     return 0
 

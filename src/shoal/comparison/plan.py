@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 from shoal.comparison.metrics import BY_NAME
 from shoal.config import TrainConfig, chosen, from_dict, to_dict
 from shoal.core.seeds import derived_seed
+from shoal.origin import located
 from shoal.tasks.presets import without_budget
 
 Match = Literal["samples", "updates", "wall"]
@@ -32,8 +33,7 @@ class Arm:
     def settings(self, seed: int, runs_dir: str, name: str, to_target: bool = False) -> TrainConfig:
         """The settings of one of its runs; arms that are compared all train to the end of their budgets."""
         config: TrainConfig = from_dict(self.config)
-        target = config.run.target_return if to_target else None
-        return config.replace(seed=seed, runs_dir=runs_dir, name=name, target_return=target)
+        return (config if to_target else to_the_end(config)).replace(seed=seed, runs_dir=runs_dir, name=name)
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,11 @@ def name_of(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in settings.items())
 
 
+def to_the_end(config: TrainConfig) -> TrainConfig:
+    """Without anything that ends a run early."""
+    return config.replace(target_return=None, evaluate_target=None, evaluate_patience=None)
+
+
 def arms_of(configs: Sequence[tuple[str, TrainConfig]], match: Sequence[str], speeds: Mapping[str, float]) -> list[Arm]:
     """The arms, with budgets that match the first one's. Of several ways to match, those that change an arm's budget
     add an arm each."""
@@ -105,7 +110,7 @@ def arms_of(configs: Sequence[tuple[str, TrainConfig]], match: Sequence[str], sp
         for steps, way in budgets.items():
             matched = config if base.run.episodes is not None else without_budget(config).replace(steps=steps)
             shown = name if len(budgets) == 1 else f"{name} (equal {'seconds' if way == 'wall' else way})"
-            arms.append(Arm(shown, to_dict(matched.replace(target_return=None))))
+            arms.append(Arm(shown, to_dict(located(to_the_end(matched)))))
     return arms
 
 

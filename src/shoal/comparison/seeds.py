@@ -17,6 +17,7 @@ from shoal.comparison.loop import default_parallel, go_on
 from shoal.comparison.plan import Arm, Plan
 from shoal.config import TrainConfig, to_dict
 from shoal.core.statistics import interval
+from shoal.origin import located
 from shoal.runs.charts import Line, chart
 from shoal.runs.curves import on_one_axis
 from shoal.runs.disk import replace_atomically
@@ -102,7 +103,7 @@ def train_seeds(
         find_spec(made)  # an id that does not exist is told at once, not by a worker
     one = config if config.ppo.torch_threads is not None else config.replace(torch_threads=1)
     safe = config.task.rpartition(":")[2]
-    arm = Arm(safe, to_dict(one.replace(name=None)))
+    arm = Arm(safe, to_dict(located(one).replace(name=None)))
     plan = Plan(
         task=config.task, arms=(arm,), seeds=seeds, seed=config.run.seed, held_out=held_out, match="samples",
         primary="final", threshold=None, code=source_digest(), imports=tuple(imports), alone=True,

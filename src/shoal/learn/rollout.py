@@ -275,10 +275,12 @@ class EpisodeTracker:
             self.last_returns[env, self.ended[env] % self.last_returns.shape[1]] = total
             self.ended[env] += 1
             ended += 1
-            if (t, env) in said:
-                rows, numbers = said[t, env]
-                at = int(np.searchsorted(rows, env))
-                self.said.add({name: values[at] for name, (there, values) in numbers.items() if there[at]})
+            if (t, env) not in said:
+                self.said.add({})
+                continue
+            rows, numbers = said[t, env]
+            at = int(np.searchsorted(rows, env))
+            self.said.add({name: values[at] for name, (there, values) in numbers.items() if there[at]})
         self.returns += sums[-1] - sum_before
         self.lengths += counts[-1] - count_before
         self.completed += ended

@@ -3,7 +3,7 @@
 The rebuilt day (credit.py) holds fixed what later riders agreed to, which fits the request as it was answered then.
 Here the day goes on without the request: the agent, as it is now, negotiates the later ones again, with the riders who
 called and in their moods, and only then the request is priced under all 16 offers. Every later request costs a
-look at its prices, so that this takes about ten times as long a request.
+look at its prices, so that a request takes about fifteen times as long.
 """
 
 from __future__ import annotations

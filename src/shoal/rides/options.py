@@ -81,8 +81,8 @@ class RidesOptions:
     """Minutes of expected net gain that initially multiply an offer's odds by e."""
     credit: Literal["auto", "rebuilt", "negotiated", "rewards"] = "auto"
     """Source of PPO's advantages. rebuilt: all 16 offers of a request, priced at the end of the agent's own day.
-    negotiated: the same, but without the request the agent negotiates the later ones again; ten times as slow, so take
-    few --credit-requests. rewards: the sum of later rewards. auto: rebuilt, but rewards for --start taught."""
+    negotiated: the same, but without the request the agent negotiates the later ones again; fifteen times as slow, so
+    take few --credit-requests. rewards: the sum of later rewards. auto: rebuilt, but rewards for --start taught."""
     credit_requests: int = 15
     """Requests drawn from each day to be credited; the others are not learned from."""
     credit_generous: float = 0.5

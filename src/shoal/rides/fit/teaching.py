@@ -97,8 +97,7 @@ def teach(
         futures = np.array(SHOWN)[shown]
         note_futures(obs, lessons.quick_min[rows, shown], futures)
         known_min = obs["offers"][:, _CHANGES, OFFER_COLUMN["value"]] * MINUTES
-        flat = np.concatenate([obs[name].reshape(len(rows), -1) for name in network.slices], 1)
-        worth = network.worth(torch.from_numpy(flat).to(device))[:, _CHANGES]
+        worth = network.worth({name: torch.from_numpy(part).to(device) for name, part in obs.items()})[:, _CHANGES]
         return torch.from_numpy(known_min).to(device) + MINUTES * worth
 
     with torch.random.fork_rng(devices=[]):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +26,16 @@ from shoal.rides.observe import observation_space as space_of_days
 _DATA = Path(__file__).parents[1] / "data"
 _TAUGHT_WIDTH = 64
 _P_ACCEPT, _IS_CHANGE = OFFER_COLUMN["p_accept"], OFFER_COLUMN["is_change"]
+Seen = Tensor | Mapping[str, Tensor]  # rows of features, or an observation by its parts `[B, *shape]`
 _BEST = [OFFER_COLUMN["myopic"], OFFER_COLUMN["lookahead"]]
 
 
 class RidesNetwork(nn.Module):
-    """Separate policy and value networks over the parts of an observation, taken from one flat row of features."""
+    """Separate policy and value networks over the parts of an observation: by name, or as rows of features."""
 
     def __init__(self, space: spaces.Dict, *, width: int, start: str, temperature: float) -> None:
         super().__init__()
-        self.slices, at = {}, 0
-        for path, shape, _ in Layout(space).leaves:
-            if path[0] != "action_mask":
-                size = math.prod(shape)
-                self.slices[path[0]] = (at, at + size, shape)
-                at += size
+        self.layout = Layout(space)
         self.start_column = OFFER_COLUMN.get("lookahead" if start == "taught" else start)
         # Per 10 minutes of expected net gain; learned, so that training may sharpen or soften what it started from.
         self.log_sharpness = nn.Parameter(torch.tensor(math.log(MINUTES / temperature)))
@@ -53,27 +50,29 @@ class RidesNetwork(nn.Module):
         nn.init.zeros_(self.policy_head.weight)
         nn.init.zeros_(self.policy_head.bias)
 
-    def policy(self, features: Tensor) -> Tensor:
+    def policy(self, seen: Seen) -> Tensor:
         """Logits `[B, 16]`, soft mask included."""
-        offers, bias = self._part(features, "offers"), self._part(features, "bias")
-        scores = offers[:, :, _P_ACCEPT] * self.worth(features)
+        parts = self._parts(seen)
+        offers = parts["offers"]
+        scores = offers[:, :, _P_ACCEPT] * self.worth(parts)
         if self.start_column is not None:
             scores = scores + offers[:, :, self.start_column]
-        return self.log_sharpness.exp() * scores + bias
+        return self.log_sharpness.exp() * scores + parts["bias"]
 
-    def worth(self, features: Tensor) -> Tensor:
+    def worth(self, seen: Seen) -> Tensor:
         """What the network adds to each offer's worth if it is accepted, in units of 10 minutes, `[B, 16]`."""
-        offers = self._part(features, "offers")
-        seen = torch.cat([self.policy_set(self._part(features, "accepted")), self._part(features, "context")], 1)
-        hidden = torch.relu(self.policy_offer(offers) + self.policy_context(seen)[:, None])
+        parts = self._parts(seen)
+        offers = parts["offers"]
+        day = torch.cat([self.policy_set(parts["accepted"]), parts["context"]], 1)
+        hidden = torch.relu(self.policy_offer(offers) + self.policy_context(day)[:, None])
         worth: Tensor = self.policy_head(hidden).squeeze(-1) * offers[:, :, _IS_CHANGE]
         return worth
 
-    def value(self, features: Tensor) -> Tensor:
+    def value(self, seen: Seen) -> Tensor:
         """Expected rest of the day's reward `[B]`."""
-        offers = self._part(features, "offers")
-        seen = [self.value_set(self._part(features, "accepted")), self._part(features, "context")]
-        value: Tensor = self.value_body(torch.cat([*seen, offers.mean(1), offers[:, :, _BEST].amax(1)], 1))
+        parts = self._parts(seen)
+        offers, day = parts["offers"], [self.value_set(parts["accepted"]), parts["context"]]
+        value: Tensor = self.value_body(torch.cat([*day, offers.mean(1), offers[:, :, _BEST].amax(1)], 1))
         return value.squeeze(-1)
 
     def learn_from(self, path: Path) -> None:
@@ -94,9 +93,8 @@ class RidesNetwork(nn.Module):
         kept = ("policy_set.", "policy_context.", "policy_offer.", "policy_head.")
         return {name: value.numpy() for name, value in self.state_dict().items() if name.startswith(kept)}
 
-    def _part(self, features: Tensor, name: str) -> Tensor:
-        low, high, shape = self.slices[name]
-        return features[:, low:high].reshape(-1, *shape)
+    def _parts(self, seen: Seen) -> Mapping[str, Tensor]:
+        return self.layout.named(seen) if isinstance(seen, Tensor) else seen
 
 
 class _SetEncoder(nn.Module):

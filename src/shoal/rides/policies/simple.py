@@ -171,9 +171,9 @@ def taught() -> Policy:
             raise ValueError(f"taught: expected an environment with start='taught', got {env.options.start!r}")
         options = env.options
         network = taught_network(options.customers, options.prices, options.start_temperature)
-        parts = [torch.from_numpy(obs[name].reshape(env.num_envs, -1)) for name in network.slices]
         with torch.inference_mode():
-            return np.asarray(network.policy(torch.cat(parts, 1)).argmax(1).numpy())
+            seen = {name: torch.from_numpy(part) for name, part in obs.items()}
+            return np.asarray(network.policy(seen).argmax(1).numpy())
 
     return choose
 

@@ -1,0 +1,1 @@
+"""Settings found by search: `shoal tune ID --search`."""
