@@ -8,12 +8,19 @@ TORCH := torch==$(shell sed -n 's/^torch==//p' constraints.txt)
 export OMP_NUM_THREADS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-slow lint docs examples wheel wheel-install bench results clean
+.PHONY: help install browser run test test-slow lint docs examples wheel wheel-install bench results clean
 
 help:  ## what there is to make (this list)
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-21s%s\n", $$1, $$2 }'
 
 install: $(STAMP)  ## shoal with everything it can use, in .venv
+
+browser:  ## Chromium for the tests of pages, by apt-get where this user may; without it they are skipped
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	  && { timeout 300 apt-get install -qq -y --no-install-recommends chromium >/dev/null 2>&1 \
+	    || { timeout 120 apt-get update -qq >/dev/null 2>&1 \
+	      && timeout 300 apt-get install -qq -y --no-install-recommends chromium >/dev/null 2>&1; }; }; } \
+	  || echo "no Chromium here: the tests of pages in a browser are skipped"
 
 run: $(STAMP)  ## train the ride negotiator from nothing, evaluate it on held-out days, say where the report is (about 5 minutes)
 	@$(BIN)/shoal train rides --start none --futures 0

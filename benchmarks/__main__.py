@@ -1,4 +1,4 @@
-"""Measured on this machine, peers side by side: python -m benchmarks vector|ppo|cage2|faults|rides|search|all
+"""Measured on this machine, peers side by side: python -m benchmarks vector|ppo|cage2|faults|rides|study|search|all
 
     python -m benchmarks ppo                     a table; figures that take hours are read from benchmarks/results
     python -m benchmarks ppo --json              {"results": [{"name", "value", "unit", "target", "met", ...}]}
@@ -39,7 +39,8 @@ class Group(NamedTuple):
 
 GROUPS = {
     "vector": Group(
-        ("process_speed", "auto_backend", "compiled_speed", "startup", "wakeup"), ("process_parts", "compiled_on_gpu")
+        ("process_speed", "auto_backend", "compiled_speed", "startup", "wakeup", "ray_speed", "rank_speed"),
+        ("process_parts", "compiled_on_gpu"),
     ),
     "ppo": Group(
         ("ppo_speed", "cnn_speed", "tanh"),
@@ -60,6 +61,7 @@ GROUPS = {
             "price_head",
         ),
     ),
+    "study": Group(("noise_cost",), ("num_envs_study", "noise_over_training", "scaling")),
     "search": Group(
         ("bandit_speed",),
         ("bandit_synthetic", "search_time", "search_regret", "workflow_table", "workflow_alignment"),

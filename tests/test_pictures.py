@@ -154,6 +154,16 @@ def test_minigrid_out_of_the_box(tmp_path: Path) -> None:
     assert load_policy("image", runs_dir=tmp_path).agent.features.layout.space.shape == (7, 7, 3)
 
 
+def test_car_racing_trains(tmp_path: Path) -> None:
+    """A picture and continuous actions, seen small, grey and by twos."""
+    pytest.importorskip("Box2D")
+    few = ["--num-envs", "1", "--rollout-steps", "4", "--minibatch-size", "4", "--update-epochs", "1", "--epochs", "1"]
+    shoal(["train", "CarRacing-v3", *few, "--name", "car", "--backend", "serial", "--runs-dir", str(tmp_path)])
+    policy = load_policy("car", runs_dir=tmp_path)
+    assert policy.agent.features.layout.space.shape == (64, 64, 2)
+    assert policy.action_space.shape == (3,)
+
+
 def test_text_is_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A part that is no array is refused with the flag that leaves it out."""
     pytest.importorskip("minigrid")

@@ -21,7 +21,7 @@ import numpy as np
 from shoal.testing.faults import ERROR_TEXT, FaultyEnv, TickEnv
 
 N, BAD, AT, SEED = 4, 1, 3, 9  # environment BAD of N breaks in step AT
-STEP_TIMEOUT_S = 2.0
+STEP_TIMEOUT_S, RAY_TIMEOUT_S = 2.0, 10.0  # of a step; Ray has a scheduler and servers of its own to wait for
 SHOAL = ("serial", "process", "split", "compiled", "ray")
 PEERS = ("gymnasium_async", "sb3_subproc")
 
@@ -32,7 +32,8 @@ def factories(kind: str | None, **options: Any) -> list[Any]:
     """N sound environments, or N - 1 and one that breaks."""
     made: list[Any] = [TickEnv] * N
     if kind is not None:
-        made[BAD] = functools.partial(FaultyEnv, kind, **{"at_step": AT, **options})
+        at = 1 if kind.endswith("-reset") else AT
+        made[BAD] = functools.partial(FaultyEnv, kind, **{"at_step": at, **options})
     return made
 
 
@@ -61,7 +62,7 @@ def make(name: str, envs: list[Any], **options: Any) -> Any:
         return SplitVectorEnv(envs, here=1, workers=1, **limits)  # the one that breaks is in the worker
     from shoal.vector.workers.ray import RayVectorEnv
 
-    return RayVectorEnv(envs, workers=2, **limits)
+    return RayVectorEnv(envs, workers=2, **{**limits, "step_timeout_s": RAY_TIMEOUT_S})
 
 
 def reset(name: str, envs: Any) -> Any:

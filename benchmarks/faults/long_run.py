@@ -59,8 +59,18 @@ class Survived(NamedTuple):
     same: bool
 
 
-def survive(case: Case, epochs: int, every_s: float, folder: Path, seed: int = 1, least_kills: int = 1) -> Survived:
-    """Train `epochs` undisturbed, and again while it is killed at random moments, `every_s` apart on average."""
+def survive(
+    case: Case,
+    epochs: int,
+    every_s: float,
+    folder: Path,
+    *,
+    seed: int = 1,
+    least_kills: int = 1,
+    most_kills: int = 10**6,
+) -> Survived:
+    """Train `epochs` undisturbed, and again while it is killed at random moments, `every_s` apart on average; after
+    `most_kills` it is left alone."""
     common = [
         *case.flags,
         "--epochs",
@@ -72,18 +82,18 @@ def survive(case: Case, epochs: int, every_s: float, folder: Path, seed: int = 1
         "--runs-dir",
         str(folder),
     ]
-    _wait(_start(["train", *common, "--name", "calm"]))
+    _wait(_start(["train", *common, "--name", "calm"], folder), folder)
     dice, kills, start = random.Random(seed), 0, time.monotonic()
     resume = False
     while True:
         command = ["train", "--resume", str(folder / "killed")] if resume else ["train", *common, "--name", "killed"]
-        process = _start(command)
+        process = _start(command, folder)
         try:
             moment = dice.uniform(0.2, 1.8) * every_s
             begun, had = time.monotonic(), _epoch(folder / "killed")
             while process.poll() is None:
                 moved = _epoch(folder / "killed") > had  # every life gets somewhere, or the run never ends
-                if moved and time.monotonic() - begun > moment:
+                if moved and kills < most_kills and time.monotonic() - begun > moment:
                     os.killpg(process.pid, signal.SIGKILL)
                     kills += 1
                     break
@@ -98,7 +108,9 @@ def survive(case: Case, epochs: int, every_s: float, folder: Path, seed: int = 1
         if code == 0:
             break
         if code != -signal.SIGKILL:
-            raise RuntimeError(f"{case.name}: shoal {' '.join(command)} ended with exit code {code}")
+            raise RuntimeError(
+                f"{case.name}: shoal {' '.join(command)} ended with exit code {code}: {_last_words(folder)}"
+            )
     if kills < least_kills:
         raise RuntimeError(f"{case.name}: {kills} kills, at least {least_kills} are wanted: give it more --epochs")
     calm, killed = (checkpoint.load_latest(folder / name / "checkpoints") for name in ("calm", "killed"))
@@ -107,15 +119,19 @@ def survive(case: Case, epochs: int, every_s: float, folder: Path, seed: int = 1
     return Survived(kills, time.monotonic() - start, killed.epoch, same)
 
 
-def _start(command: list[str]) -> subprocess.Popen[bytes]:
-    quiet = subprocess.DEVNULL
-    return subprocess.Popen([sys.executable, "-m", "shoal", *command], stdout=quiet, stderr=quiet, cwd=ROOT,
-                            start_new_session=True)  # fmt: skip
+def _start(command: list[str], folder: Path) -> subprocess.Popen[bytes]:
+    with (folder / "said").open("ab") as said:
+        return subprocess.Popen([sys.executable, "-m", "shoal", *command], stdout=said, stderr=said, cwd=ROOT,
+                                start_new_session=True)  # fmt: skip
 
 
-def _wait(process: subprocess.Popen[bytes]) -> None:
+def _wait(process: subprocess.Popen[bytes], folder: Path) -> None:
     if process.wait() != 0:
-        raise RuntimeError(f"the undisturbed training ended with exit code {process.returncode}")
+        raise RuntimeError(f"the undisturbed training ended with exit code {process.returncode}: {_last_words(folder)}")
+
+
+def _last_words(folder: Path) -> str:
+    return (folder / "said").read_text(errors="replace")[-1000:]
 
 
 def _epoch(run: Path) -> int:
@@ -125,7 +141,7 @@ def _epoch(run: Path) -> int:
     return -1
 
 
-def measure(minutes: float, every_s: float, say: Say) -> list[Row]:
+def measure(minutes: float, every_s: float, say: Say, epochs: int | None = None) -> list[Row]:
     """Both trainings, half of the time each; a pilot says how many epochs that is."""
     found = []
     for case in (RIDES, CARTPOLE):
@@ -134,11 +150,11 @@ def measure(minutes: float, every_s: float, say: Say) -> list[Row]:
             start = time.monotonic()
             pilot = 10
             kept = ["--save-interval", "1", "--runs-dir", str(folder), "--name", "pilot"]
-            _wait(_start(["train", *case.flags, "--epochs", str(pilot), *kept]))
+            _wait(_start(["train", *case.flags, "--epochs", str(pilot), *kept], folder), folder)
             each_s = max(time.monotonic() - start, 1.0) / pilot / 2  # half of it is starting
-            epochs = max(int(minutes * 30 / each_s / 2), 20)
-            say(f"{case.name}: {epochs} epochs, killed every {every_s:g} s on average")
-            came = survive(case, epochs, every_s, folder)
+            count = epochs or max(int(minutes * 30 / each_s / 2), 20)
+            say(f"{case.name}: {count} epochs, killed every {every_s:g} s on average")
+            came = survive(case, count, every_s, folder, most_kills=max(int(minutes * 30 / every_s), 2))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         detail = {"kills": came.kills, "epochs": came.epochs, "seconds": round(came.seconds)}
@@ -159,13 +175,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m benchmarks.faults.long_run", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0, help="about so long in all")
     parser.add_argument("--every", type=float, default=60.0, help="seconds between kills, on average")
+    parser.add_argument("--epochs", type=int, help="of each training, in place of what a pilot says")
     parser.add_argument("--store", action="store_true", help="write benchmarks/results/long_run.json")
     given = parser.parse_args(arguments)
     if given.store:
         stored.require_clean()
-    found = measure(given.minutes, given.every, lambda text: print(text, file=sys.stderr, flush=True))
+    found = measure(given.minutes, given.every, lambda text: print(text, file=sys.stderr, flush=True), given.epochs)
     if given.store:
-        command = f"python -m benchmarks.faults.long_run --minutes {given.minutes:g} --every {given.every:g} --store"
+        command = f"python -m benchmarks.faults.long_run --minutes {given.minutes:g} --every {given.every:g}"
+        command += f" --epochs {given.epochs} --store" if given.epochs else " --store"
         stored.write("long_run", command, found)
     return int(any(row.met is False for row in found))
 

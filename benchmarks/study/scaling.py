@@ -18,7 +18,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +128,20 @@ def rows_of(parts: Sequence[dict[str, Any]]) -> list[Row]:
     return rows
 
 
+def rows(say: Callable[[str], None], full: bool = False) -> list[Row]:
+    """The stored result, marked as such; with `full` it is measured anew."""
+    if full:
+        return rows_of([_apart(name, count) for name in TASKS for count in NUMBERS])
+    return stored.read_rows(NAME, PLACE)
+
+
+def _apart(name: str, count: int) -> dict[str, Any]:
+    """Measured in a process of its own."""
+    command = [sys.executable, "-m", PLACE, "--one", name, str(count)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+    return {"task": name, "count": count, **json.loads(done.stdout.splitlines()[-1])}
+
+
 def main() -> None:
     parser = stored.arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=1)
@@ -143,10 +157,7 @@ def main() -> None:
     for _ in range(given.rounds):
         for name in given.tasks:
             for count in NUMBERS:
-                command = [sys.executable, "-m", PLACE, "--one", name, str(count)]
-                done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
-                found = json.loads(done.stdout.splitlines()[-1])
-                parts.append({"task": name, "count": count, **found})
+                parts.append(_apart(name, count))
                 stored.print_line(json.dumps(parts[-1]))
                 if store:
                     stored.write(NAME, f"python -m {PLACE} --store", rows_of(parts), load_before=load, parts=parts)

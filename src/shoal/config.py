@@ -263,10 +263,10 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
-        for name in ("steps", "epochs", "episodes"):
+        for name in ("steps", "epochs", "episodes", "evaluate_every", "evaluate_patience"):
             if getattr(self, name) is not None:
                 check_whole(name, getattr(self, name), 1)
-        for name in ("save_interval", "keep", "log_interval"):
+        for name in ("save_interval", "keep", "log_interval", "evaluate_episodes"):
             check_whole(name, getattr(self, name), 1)
         check_number("rank_timeout", self.rank_timeout, above=0)
         check_whole("seed", self.seed, 0, MOST_SEED)
@@ -275,10 +275,6 @@ class RunConfig:
             raise ValueError(f"expected one budget, got {' and '.join('--' + name for name in given)}")
         if self.target_return is not None:
             check_number("target_return", self.target_return)
-        check_whole("evaluate_episodes", self.evaluate_episodes, 1)
-        for name in ("evaluate_every", "evaluate_patience"):
-            if getattr(self, name) is not None:
-                check_whole(name, getattr(self, name), 1)
         if self.evaluate_target is not None:
             check_number("evaluate_target", self.evaluate_target)
         for name in ("evaluate_target", "evaluate_patience"):

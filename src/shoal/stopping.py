@@ -1,13 +1,53 @@
-"""When a run is over: a number of steps, epochs or episodes, a return that is reached, or whichever comes first."""
+"""When a run is over: a number of steps, epochs or episodes, a return that is reached, or whichever comes first; and
+how it ended (`Result`)."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from shoal.config import TrainConfig
 from shoal.learn.learner import Learner
 from shoal.runs.words import figure
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended."""
+
+    run: str
+    status: str  # finished or interrupted
+    reason: str
+    epochs: int
+    steps: int
+    episodes: int
+    mean_return: float | None  # of the last 100 training episodes
+    restarts: int  # environments rebuilt after a fault
+    cpu_s: float  # of this process and its workers, from building the environments on, without the report
+    wall_s: float
+    signal: int | None = None
+    best: dict[str, Any] | None = None  # epoch and held-out score of the best checkpoint, with --evaluate-every
+    advice: str | None = None  # where the return did not rise, or no episode ended: what to try
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """For people: why it ended, and how far it came."""
+        lines = [
+            f"{self.status}: {self.reason}",
+            f"{self.steps:,} steps, {self.episodes:,} episodes, mean return of the last 100: "
+            f"{figure(self.mean_return)}; {self.wall_s:,.1f} s ({self.cpu_s:,.1f} CPU-s)",
+        ]
+        if self.best is not None:
+            lines.append(
+                f"best held-out return {figure(self.best['score'])} at epoch {self.best['epoch']}: that checkpoint is "
+                "kept, and is what evaluate, play and load_policy take"
+            )
+        if self.restarts:
+            lines.append(f"{self.restarts} environments were restarted after faults: see {self.run}/events.jsonl")
+        return lines
 
 
 class Stop(ABC):

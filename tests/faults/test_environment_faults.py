@@ -13,6 +13,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from benchmarks.faults.compiled import Breaking
 from shoal.compiled.vector import CompiledEnv, CompiledVectorEnv
 from shoal.core import errors
 from shoal.core.errors import EnvFault, EnvRaised, EnvTimeout, NotFinite, TooManyRestarts, WorkerDied
@@ -450,6 +451,18 @@ def test_compiled_numbers_are_checked(obs: float, reward: float) -> None:
     for _ in range(2):
         env.step(np.zeros(3, int))
     with pytest.raises(NotFinite) as caught:
+        env.step(np.zeros(3, int))
+    assert (caught.value.env, caught.value.step) == (0, 3)
+    env.close()
+
+
+def test_a_compiled_environment_that_raises_names_its_step() -> None:
+    """Row 3, compiled: the step that raised, counted as in every other fault."""
+    env = CompiledVectorEnv(Breaking(obs=0.0, reward=0.0, raises=1.0), 3)
+    env.reset(seed=0)
+    for _ in range(2):
+        env.step(np.zeros(3, int))
+    with pytest.raises(EnvRaised, match="broken on purpose") as caught:
         env.step(np.zeros(3, int))
     assert (caught.value.env, caught.value.step) == (0, 3)
     env.close()

@@ -129,10 +129,10 @@ def test_parts_come_back_by_name() -> None:
         features.layout.write(space.sample(), rows, index)
     leaves = [torch.from_numpy(leaf) for leaf in rows]
     encoded = features.encode(leaves)
-    named = features.named(encoded)
+    named = features.layout.named(encoded)
     assert {name: tuple(part.shape) for name, part in named.items()} == {"k": (4, 2), "more/x": (4, 1), "z": (4, 2, 3)}
     by_path = {path: leaf for (path, _, _), leaf in zip(features.layout.leaves, leaves, strict=True)}
     assert torch.equal(named["z"], by_path["z",])
     assert torch.equal(named["k"].argmax(1), by_path["k",])
     named["z"].zero_()
-    assert torch.equal(features.named(encoded)["z"], torch.zeros(4, 2, 3))
+    assert torch.equal(features.layout.named(encoded)["z"], torch.zeros(4, 2, 3))

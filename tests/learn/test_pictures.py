@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import json
@@ -22,6 +23,7 @@ from benchmarks.harness.stored import settings_hash
 from shoal.config import PPOConfig, TrainConfig, from_dict, to_dict
 from shoal.evaluation import evaluate
 from shoal.learn import sizing
+from shoal.learn.backprop import loss_of
 from shoal.learn.distributions import action_kind
 from shoal.learn.encoders import Features
 from shoal.learn.learner import Learner
@@ -190,6 +192,27 @@ def test_values_are_those_of_acting(parts) -> None:
         np.testing.assert_allclose(batch.values, learner.agent.values(batch.features), rtol=1e-4, atol=1e-5)
         learner.update(batch, 0.0)
         looks.clear()
+    learner.env.close()
+
+
+def test_the_noise_meter_takes_no_more_memory_than_a_step() -> None:
+    """It measures a quarter of the environments' rows, a minibatch of them at a time, to the same gradient."""
+    learner = Learner(TrainConfig().replace(**SHORT | {"rollout_steps": 40}), SerialVectorEnv([Flashes] * 4))
+    learner.start()
+    batch = learner.estimate(learner.collect())
+    assert batch is not None
+    learner.ppo.clip, learner.ppo.entropy_coef = 0.2, 0.0
+    learner.ppo._loss_of = loss_of(learner.agent.network)
+    rows = torch.arange(40)
+    gradient = learner.ppo._policy_gradient(batch, rows)
+    learner.ppo.config = dataclasses.replace(learner.ppo.config, minibatch_size=40)
+    torch.testing.assert_close(gradient, learner.ppo._policy_gradient(batch, rows), rtol=1e-4, atol=1e-6)
+    learner.ppo.config = dataclasses.replace(learner.ppo.config, minibatch_size=16)
+    looks: list[int] = []
+    learner.agent.network.encoder.register_forward_pre_hook(lambda _, given: looks.append(len(given[0])))
+    figures = learner.update(batch, 0.0)
+    assert max(looks) == 16
+    assert "noise/variance" in figures
     learner.env.close()
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from shoal.core.seeds import Stream, sequence
+from shoal.learn.encoders import Features
 from shoal.rides.contest.play import Entrant, contest
 from shoal.rides.env import RidesVectorEnv
 from shoal.rides.fit.lookahead import collect_branches, fit_lookahead
@@ -104,9 +105,9 @@ def test_taught_is_what_training_starts_from():
     fresh = Rides().network(env.options, spaces, config_for("rides").ppo)
     obs, _ = env.reset(seed=1)
     for _ in range(4):
-        leaves = [torch.from_numpy(obs[path[0]]) for path, _, _ in fresh.features.layout.leaves]
+        leaves = [torch.from_numpy(obs[path[0]]) for path, _, _ in fresh.layout.leaves]
         with torch.inference_mode():  # as rows of features, which is how training hands them over
-            wanted = fresh.policy(fresh.features.encode(leaves)).argmax(1).numpy()
+            wanted = fresh.policy(Features(spaces[0]).encode(leaves)).argmax(1).numpy()
         assert np.array_equal(POLICIES["taught"]()(env, obs), wanted)
         obs, *_ = env.step(wanted)
 

@@ -325,7 +325,9 @@ class CompiledVectorEnv(OwnVectorEnv):
         if not at.size:
             return error  # not the environment's code
         i, kind = int(at[0]), type(error).__name__
-        return EnvRaised(f"{self.env.name}.step raised {error!r}{self._when(i)}", kind=kind, **self._where(i))
+        where = self._where(i)
+        where["step"] += 1  # the step that raised has not been counted
+        return EnvRaised(f"{self.env.name}.step raised {error!r}{self._when(i)}", kind=kind, **where)
 
     def _when(self, i: int) -> str:
         return f" in episode {int(self._slots['episode'][i]) - 1}"

@@ -124,6 +124,24 @@ class Layout:
                     row,
                 )
 
+    def named(self, features: Any) -> dict[str, Any]:
+        """The parts of rows of features [B, F] by their names, as views: `[B, *shape]` of numbers, `[B, choices]` of a
+        Discrete part; none for `action_mask`, which is no feature. For networks that take sets or tables apart.
+
+        >>> layout = Layout(spaces.Dict(speed=spaces.Box(-1, 1, (2,)), table=spaces.Box(-1, 1, (3, 4))))
+        >>> {name: part.shape for name, part in layout.named(np.zeros((8, 14))).items()}
+        {'speed': (8, 2), 'table': (8, 3, 4)}
+        """
+        choices = {leaf: int((high.astype(int) - low + 1).sum()) for leaf, low, high in self._choices}
+        found, at = dict[str, Any](), 0
+        for leaf, (path, shape, _) in enumerate(self.leaves):
+            if path != ("action_mask",):
+                size = choices.get(leaf, int(np.prod(shape)))
+                part = features[:, at : at + size]
+                found["/".join(map(str, path))] = part if leaf in choices or not shape else part.reshape(-1, *shape)
+                at += size
+        return found
+
     def _name(self, path: Path) -> str:
         return f"the {self.what} part " + "/".join(map(str, path)) if path else f"the {self.what}"
 

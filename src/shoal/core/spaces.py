@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from shoal.core.checks import shown
 from shoal.core.errors import Unsupported
 
 
@@ -42,15 +43,22 @@ def space_to_data(space: spaces.Space[Any]) -> dict[str, Any]:
 
 
 def space_from_data(data: dict[str, Any]) -> spaces.Space[Any]:
-    """The inverse of `space_to_data`."""
+    """The inverse of `space_to_data`; what it did not write is refused."""
+    try:
+        return _from_data(data)
+    except (KeyError, TypeError, AttributeError, AssertionError, OverflowError, RecursionError) as error:
+        raise ValueError(f"expected a space as shoal writes it, got {shown(data)}: {type(error).__name__}") from None
+
+
+def _from_data(data: dict[str, Any]) -> spaces.Space[Any]:
     kind = data["kind"]
     if kind == "Dict":
         parts = data["parts"]
         named = zip(data["keys"], parts, strict=True) if "keys" in data else parts.items()
         # Pairs keep their order; of a plain mapping Gymnasium would sort the keys, and the columns with them.
-        return spaces.Dict([(key, space_from_data(part)) for key, part in named])
+        return spaces.Dict([(key, _from_data(part)) for key, part in named])
     if kind == "Tuple":
-        return spaces.Tuple([space_from_data(part) for part in data["parts"]])
+        return spaces.Tuple([_from_data(part) for part in data["parts"]])
     if kind == "Discrete":
         return spaces.Discrete(data["n"], start=data["start"])
     if kind == "MultiDiscrete":
@@ -62,7 +70,7 @@ def space_from_data(data: dict[str, Any]) -> spaces.Space[Any]:
         dtype, size = np.dtype(data["dtype"]), tuple(data["shape"])
         low, high = (_unbound(data[side], size, dtype) for side in ("low", "high"))
         return spaces.Box(low, high, size, dtype)
-    raise ValueError(f"unknown space kind {kind!r}")
+    raise ValueError(f"unknown space kind {shown(kind)}")
 
 
 def _key(key: Any) -> str | int:

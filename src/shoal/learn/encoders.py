@@ -120,23 +120,6 @@ class Features:
                 columns.append(torch.zeros((len(value), size), dtype=dtype).scatter_(1, value + first, 1.0))
         return columns[0] if len(columns) == 1 else torch.cat(columns, 1)
 
-    def named(self, rows: Tensor) -> dict[str, Tensor]:
-        """The parts of features `[B, size]` by the names of a Dict observation, as views: `[B, *shape]` of numbers,
-        `[B, choices]` of a Discrete part. For networks that take sets, tables or sequences apart.
-
-        >>> space = spaces.Dict(speed=spaces.Box(-1, 1, (2,)), table=spaces.Box(-1, 1, (3, 4)))
-        >>> {name: tuple(part.shape) for name, part in Features(space).named(torch.zeros(8, 14)).items()}
-        {'speed': (8, 2), 'table': (8, 3, 4)}
-        """
-        found, at = dict[str, Tensor](), 0
-        for leaf, how, detail in self._parts:
-            path, shape, _ = self.layout.leaves[leaf]
-            size = int(np.prod(shape)) if how == "number" else detail[3]
-            part = rows[:, at : at + size]
-            found["/".join(map(str, path))] = part.reshape(-1, *shape) if how == "number" and shape else part
-            at += size
-        return found
-
     def masks(self, leaves: Sequence[Tensor]) -> Tensor | None:
         """Boolean action masks `[B, n]`, or None where the environment gives none."""
         if self.mask_leaf is None:

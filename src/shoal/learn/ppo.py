@@ -159,14 +159,19 @@ class PPO:
         return {**seen, **self.meter.scale(), "time/noise_s": time.perf_counter() - start}
 
     def _policy_gradient(self, batch: Batch, rows: Tensor) -> Tensor:
-        """Of the policy's loss alone, on these rows; nothing is left behind."""
+        """Of the policy's loss alone, on these rows; nothing is left behind. Of pictures no more rows are taken at once
+        than by a gradient step: what the convolutions take for a rollout would not be bounded."""
         recipe = Recipe(self.clip, None, self.entropy_coef, value=False)
+        gradient = torch.zeros((), device=batch.features.device)
+        most = chosen(self.config.minibatch_size) if batch.features.dtype == torch.uint8 else len(rows)
+        for part in torch.split(rows, most):
+            self.optimiser.zero_grad(set_to_none=True)
+            loss, _ = self._loss_of(self.network, self.kind, batch.pick(part.to(batch.features.device)), recipe)
+            loss.backward()
+            grads = [(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in self.parameters]
+            gradient = gradient + torch.cat(grads) * (len(part) / len(rows))
         self.optimiser.zero_grad(set_to_none=True)
-        loss, _ = self._loss_of(self.network, self.kind, batch.pick(rows.to(batch.features.device)), recipe)
-        loss.backward()
-        parts = [(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in self.parameters]
-        self.optimiser.zero_grad(set_to_none=True)
-        return torch.cat(parts)
+        return gradient
 
     def _passes(self, batch: Batch, epochs: int, shuffle: torch.Generator, *, policy: bool, value: bool) -> None:
         weight = self.config.value_coef if policy else 1.0

@@ -79,7 +79,7 @@ def chart(
         out.append(f"<text x='{LEFT - 6}' y='{at + 3.5:.1f}' text-anchor='end'>{text(short(tick))}</text>")
     bottom = HEIGHT
     if names:
-        bottom = BOTTOM + 16 + 6 * max(len(name) for name in names)
+        bottom = BOTTOM + 18 + math.ceil(6.8 * max(len(name) for name in names))
         for place, name in zip(x, names, strict=False):
             at = _at(place, scale_x)
             out.append(

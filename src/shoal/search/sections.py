@@ -10,6 +10,7 @@ import numpy as np
 
 from shoal.core.arrays import Array
 from shoal.core.statistics import HALF
+from shoal.runs.charts import WIDTH, Line, Point, chart, legend
 from shoal.runs.disk import from_json, replace_atomically
 from shoal.runs.page import Part, page, pairs, svg_of, text, themed
 from shoal.runs.page import table as as_table
@@ -49,7 +50,8 @@ def write_page(
     }
     for name, svg in figures.items():
         replace_atomically(folder.run.figures / f"{name}.svg", svg.encode())
-    written = _page(folder, domain, records, table, summary, figures, curves, posterior.noise_std)
+    charts = {"posterior": _posterior(domain, data), "pulls": _pulls(domain, data, curves, own)}
+    written = _page(folder, domain, records, table, summary, charts, curves, posterior.noise_std)
     replace_atomically(folder.path / "report.html", written.encode())
     return folder.path / "report.html"
 
@@ -87,7 +89,7 @@ def _page(
     records: Sequence[Record],
     table: Ranking | None,
     summary: Summary,
-    figures: dict[str, str],
+    charts: dict[str, str],
     curves: dict[str, Array] | None,
     noise_std: float,
 ) -> str:
@@ -118,11 +120,11 @@ def _page(
         _answer(summary, domain),
         facts,
         [
-            Part("What is believed of every order", _picture(figures["posterior"], f"{domain.key}; best first")),
+            Part("What is believed of every order", charts["posterior"]),
             Part("What in an order matters", _effects(summary)),
             Part(
                 "The pulls and the regret" if curves else "The pulls",
-                _picture(figures["pulls"]) + _regret(summary, table, curves),
+                charts["pulls"] + _regret(summary, table, curves),
             ),
             Part("Compliance", _compliance(records, summary)),
             Part(*_ranking(domain, table), True),
@@ -134,9 +136,71 @@ def _page(
     )
 
 
-def _picture(svg: str, caption: str = "") -> str:
-    below = f"<figcaption>{text(caption)}</figcaption>" if caption else ""
-    return f"<figure class='large'>{themed(svg)}{below}</figure>"
+def _posterior(domain: Domain, data: dict[str, Any]) -> str:
+    """Posterior mean and two standard deviations of every order, best first, with the pulls and the next pick."""
+    mean, std = np.asarray(data["mean"], float), np.asarray(data["std"], float)
+    order = np.argsort(-mean, kind="stable")
+    place = {int(item): at for at, item in enumerate(order)}
+    line = Line(
+        "posterior mean", mean[order].tolist(), (mean - 2 * std)[order].tolist(), (mean + 2 * std)[order].tolist()
+    )
+    points = []
+    if data["true"] is not None:
+        values = np.asarray(data["true"], float)
+        points += [Point(place[item], values[item], colour=2, about=f"{domain.names[item]}: {values[item]:.2f} by "
+                         f"{data['true_label']}") for item in range(len(values))]  # fmt: skip
+    points += [_point(domain, place[pull[1]], pull) for pull in data["pulls"]]
+    codes = [domain.codes[item] for item in order]
+    next_place = place[int(data["next"])]
+    codes[next_place] = f"next: {codes[next_place]}"
+    width = max(WIDTH, 60 + 22 * len(order))
+    drawn = chart(range(len(order)), [line], label=domain.score, unit="", points=points, names=codes, width=width)
+    about = (
+        f"{domain.key}; best first. Band: two standard deviations. Dots: pulls; crosses: those that failed the gate."
+    )
+    about += " next: the next pick of GP-UCB."
+    return f"<figure class='large'>{drawn}<figcaption>{text(about)}</figcaption></figure>"
+
+
+def _pulls(domain: Domain, data: dict[str, Any], curves: dict[str, Array] | None, own: list[float] | None) -> str:
+    """Scores in the order of pulling with the best so far; and regret, where it is known."""
+    if not data["pulls"]:
+        return ""
+    best: list[float | None] = []
+    for _, _, mean, _, passed in data["pulls"]:
+        before = best[-1] if best else None
+        best.append(mean if passed and (before is None or mean > before) else before)
+    at = [float(pull[0]) for pull in data["pulls"]]
+    line = Line("best so far", best)
+    points = [_point(domain, pull[0], pull) for pull in data["pulls"]]
+    parts = [chart(at, [line], label=domain.score, unit="pull", points=points)]
+    if curves is not None:
+        lines = []
+        for place, (name, regrets) in enumerate(curves.items()):
+            mean = regrets.mean(0)
+            half = HALF * regrets.std(0, ddof=1) / np.sqrt(len(regrets)) if len(regrets) > 1 else np.zeros_like(mean)
+            low = np.maximum(mean - half, 0.0)
+            lines.append(
+                Line(_STRATEGIES.get(name, name), mean.tolist(), low.tolist(), (mean + half).tolist(), colour=place)
+            )
+        if own is not None:
+            lines.append(Line("this search", [float(value) for value in own], colour=len(lines)))
+        label = f"simple regret; mean of {REPLAYS} replays, 95 % bands"
+        parts.append(chart(at, lines, label=label, unit="pull", zero=True) + legend(lines))
+    if len(parts) == 1:
+        return f"<figure class='middle'>{parts[0]}</figure>"
+    return f"<div class='charts'>{''.join(f'<figure>{part}</figure>' for part in parts)}</div>"
+
+
+_STRATEGIES = {"ucb": "GP-UCB", "random": "random search", "halving": "successive halving"}
+
+
+def _point(domain: Domain, x: float, pull: tuple[int, int, float, float, bool]) -> Point:
+    number, item, mean, error, passed = pull
+    about = f"pull {number}, {domain.names[item]}: {mean:.2f} \u00b1 {HALF * error:.2f}"
+    return Point(
+        x, mean, mean - HALF * error, mean + HALF * error, 1, not passed, about + ("" if passed else ", failed")
+    )
 
 
 def _answer(summary: Summary, domain: Domain) -> str:

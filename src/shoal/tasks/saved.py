@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shoal.config import TrainConfig
+from shoal.core.checks import shown
 from shoal.vector.foreign import check_trusted
 
 
@@ -31,10 +32,10 @@ def parse_env_kwargs(text: str) -> dict[str, Any]:
     """`--env-kwargs` as a dict."""
     try:
         kwargs = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(
-            f"expected --env-kwargs as a JSON object like '{{\"g\": 9.81}}', got {text!r}: {error}"
+            f"expected --env-kwargs as a JSON object like '{{\"g\": 9.81}}', got {shown(text)}: {error}"
         ) from None
     if not isinstance(kwargs, dict):
-        raise ValueError(f"expected --env-kwargs as a JSON object, got {text!r}")
+        raise ValueError(f"expected --env-kwargs as a JSON object, got {shown(text)}")
     return kwargs

@@ -298,9 +298,8 @@ def _check_arguments(env: Any, given: dict[str, Any]) -> None:
     for name in given:
         near = difflib.get_close_matches(name, own, 1, 0.8)
         if near or name in ("vectorization_mode", "vector_kwargs"):
-            option = (
-                near[0] if near else "backend" if name == "vectorization_mode" else "the options of make_vec itself"
-            )
+            other = "backend" if name == "vectorization_mode" else "the options of make_vec itself"
+            option = near[0] if near else other
             raise TypeError(
                 f"make_vec has no option {name}: did you mean {option}? An argument of the environment with that name "
                 "goes into env_kwargs"

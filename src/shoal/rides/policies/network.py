@@ -19,7 +19,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from shoal.learn.encoders import Features
+from shoal.core.arrays import Layout
 from shoal.rides.observe import ACCEPTED, CONTEXT, MINUTES, OFFER_COLUMN, OFFERS
 from shoal.rides.observe import observation_space as space_of_days
 
@@ -35,7 +35,7 @@ class RidesNetwork(nn.Module):
 
     def __init__(self, space: spaces.Dict, *, width: int, start: str, temperature: float) -> None:
         super().__init__()
-        self.features = Features(space)
+        self.layout = Layout(space)
         self.start_column = OFFER_COLUMN.get("lookahead" if start == "taught" else start)
         # Per 10 minutes of expected net gain; learned, so that training may sharpen or soften what it started from.
         self.log_sharpness = nn.Parameter(torch.tensor(math.log(MINUTES / temperature)))
@@ -94,7 +94,7 @@ class RidesNetwork(nn.Module):
         return {name: value.numpy() for name, value in self.state_dict().items() if name.startswith(kept)}
 
     def _parts(self, seen: Seen) -> Mapping[str, Tensor]:
-        return self.features.named(seen) if isinstance(seen, Tensor) else seen
+        return self.layout.named(seen) if isinstance(seen, Tensor) else seen
 
 
 class _SetEncoder(nn.Module):

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.core.checks import shown
 from shoal.rides.routing.problem import REQUEST, Problem
 
 Array = np.ndarray[Any, Any]
@@ -88,10 +89,10 @@ def _instance(name: str, vehicles: int, capacity: int, tasks: Array, scale: int)
 def _head(path: Path, number: int, words: list[str]) -> tuple[int, int]:
     values = _parse(path, number, words)
     if len(values) < 2 or any(value < 1 or value != int(value) for value in values[:2]):
-        raise ValueError(f"{path}, line {number}: expected vehicles, capacity and speed, got {' '.join(words)!r}")
+        raise ValueError(f"{path}, line {number}: expected vehicles, capacity and speed, got {shown(' '.join(words))}")
     if len(values) > 2 and values[2] != 1:
         raise ValueError(
-            f"{path}, line {number}: expected speed 1, as in all of Li and Lim's instances, got {words[2]}"
+            f"{path}, line {number}: expected speed 1, as in all of Li and Lim's instances, got {shown(words[2])}"
         )
     return int(values[0]), int(values[1])
 
@@ -110,9 +111,9 @@ def _parse(path: Path, number: int, words: list[str]) -> list[float]:
         try:
             values.append(float(word))
         except ValueError:
-            raise ValueError(f"{path}, line {number}, column {column}: expected a number, got {word!r}") from None
+            raise ValueError(f"{path}, line {number}, column {column}: expected a number, got {shown(word)}") from None
         if not np.isfinite(values[-1]):
-            raise ValueError(f"{path}, line {number}, column {column}: expected a finite number, got {word!r}")
+            raise ValueError(f"{path}, line {number}, column {column}: expected a finite number, got {shown(word)}")
     return values
 
 

@@ -20,6 +20,9 @@ MAX_BYTES = 256 * 1024 * 1024
 _DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 
 
+_LONGEST = 300  # of what a file holds, in a message
+
+
 class Notice(UserWarning):
     """What a user should know; the work goes on."""
 
@@ -33,7 +36,7 @@ def refuse(path: Path, expected: str, got: str, row: int | None = None, column: 
     where = str(path)
     where += f", row {row}" if row is not None else ""
     where += f", column {column}" if column is not None else ""
-    raise FileError(f"{where}: expected {expected}, got {got}")
+    raise FileError(f"{where}: expected {expected}, got {got if len(got) <= _LONGEST else got[:_LONGEST] + '...'}")
 
 
 def read_cells(path: Path | str) -> list[list[str]]:

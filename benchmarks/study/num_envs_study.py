@@ -4,7 +4,7 @@ Each part (arms.py) is a comparison in the work folder, trained seed by seed; it
 is over is stored with every seed's figures and learning curve. Trainings take one thread each. The machine may be
 shared: seconds are CPU-seconds of the training, which other work hardly changes.
 
-    python -m benchmarks.study.num_envs [--parts NAME ...] [--work DIR] [--only-store] [--store]
+    python -m benchmarks.study.num_envs_study [--parts NAME ...] [--work DIR] [--only-store] [--store]
 
 `python -m benchmarks.study.verdicts` says what comes of it.
 """
@@ -12,12 +12,14 @@ shared: seconds are CPU-seconds of the training, which other work hardly changes
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import stored
+from benchmarks.harness.rows import Row
 from benchmarks.study import verdicts
 from benchmarks.study.arms import BY_NAME, PARTS, SEED, Part
 from shoal.comparison.api import finish
@@ -28,7 +30,7 @@ from shoal.config import to_dict
 from shoal.runs.disk import read_json
 from shoal.runs.folder import Run
 
-PLACE, NAME = "benchmarks.study.num_envs", "num_envs_study"
+PLACE, NAME = "benchmarks.study.num_envs_study", "num_envs_study"
 WORK = Path("runs/num_envs_study")
 MOST_POINTS = 60  # of a stored learning curve
 
@@ -105,15 +107,27 @@ def keep(found: dict[str, dict[str, list[RunFacts]]], trained: list[dict[str, An
     result = stored.read(NAME) or {"parts": {}, "trained": []}
     before = result["parts"]
     trained = [*trained, *(one for one in result["trained"] if one["part"] not in found)]
-    parts = before | {
-        name: {arm: [one.to_json() for one in runs] for arm, runs in arms.items()} for name, arms in found.items()
-    }
+    parts = before | _as_data(found)
     stored.write(NAME, f"python -m {PLACE} --store", verdicts.rows(parts), trained=trained, parts=parts)
 
 
 def wanted(name: str) -> int:
     """How many trainings a part has in all."""
     return BY_NAME[name].seeds * len(BY_NAME[name].arms)
+
+
+def rows(say: Callable[[str], None], full: bool = False) -> list[Row]:
+    """The stored result, marked as such; with `full` the whole study is made anew, which takes hours."""
+    if full:
+        with tempfile.TemporaryDirectory() as folder:
+            study(PARTS, Path(folder), say)
+            found = {part.name: facts(part, Path(folder)) for part in PARTS}
+            return verdicts.rows(_as_data(found))
+    return stored.read_rows(NAME, PLACE)
+
+
+def _as_data(found: dict[str, dict[str, list[RunFacts]]]) -> dict[str, Any]:
+    return {name: {arm: [one.to_json() for one in runs] for arm, runs in arms.items()} for name, arms in found.items()}
 
 
 def study(parts: Sequence[Part], work: Path, say: Any) -> None:

@@ -3,14 +3,15 @@
 Trainings as in the study of 64 against 256 environments (arms.py), 256 environments each, and a look at every update
 instead of every so many. Goes on where it was stopped; every seed's figures are stored, by tenths of the training.
 
-    python -m benchmarks.study.noise [--tasks cartpole cage2 rides] [--seeds 2] [--work DIR] [--store]
+    python -m benchmarks.study.noise_over_training [--tasks cartpole cage2 rides] [--seeds 2] [--work DIR] [--store]
 """
 
 from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,11 @@ from benchmarks.study.arms import BY_NAME, SEED
 from shoal.callbacks import Callback, Training
 from shoal.core.seeds import derived_seed
 from shoal.learn.noise import NoiseMeter
+from shoal.runs.disk import read_json
 from shoal.runs.folder import Run
 from shoal.training import train
 
-PLACE, NAME = "benchmarks.study.noise", "noise_over_training"
+PLACE, NAME = "benchmarks.study.noise_over_training", "noise_over_training"
 WORK = Path("runs/noise_over_training")
 TASKS, ENVS, PARTS = ("cartpole", "cage2", "rides"), 256, 5
 
@@ -56,9 +58,10 @@ class Watched:
     signal: list[float]
     returns: list[float | None]
     updates: int
+    stamp: dict[str, Any]  # the code, the machine and the day of the training
 
     def to_json(self) -> dict[str, Any]:
-        return {**vars(self)}
+        return {name: value for name, value in vars(self).items() if name != "stamp"} | self.stamp
 
     def scales(self) -> list[float | None]:
         """The noise scale of each part; None where no signal was seen above the noise."""
@@ -74,7 +77,10 @@ def watch(task: str, place: int, work: Path) -> Watched:
         if (work / name).exists():
             Run.open(name, work).remove()
         train(config=config, callbacks=[Look()], stream=io.StringIO(), command=f"python -m {PLACE}")
-    rows = [row for row in Run.open(name, work).metrics() if row.get("noise/variance") is not None]
+    run = Run.open(name, work)
+    code, status = read_json(run.path / "code.json"), read_json(run.path / "status.json")
+    stamp = {"commit": code["commit"], "dirty": code["dirty"], "date": status["at"][:10], "machine": stored.machine()}
+    rows = [row for row in run.metrics() if row.get("noise/variance") is not None]
     parts = [[rows[int(i)] for i in places] for places in np.array_split(np.arange(len(rows)), PARTS)]
     return Watched(
         task, seed,
@@ -82,6 +88,7 @@ def watch(task: str, place: int, work: Path) -> Watched:
         [math.fsum(row["noise/signal"] for row in part) / len(part) for part in parts],
         [part[-1].get("return/mean_100") for part in parts],
         len(rows),
+        stamp,
     )  # fmt: skip
 
 
@@ -96,9 +103,17 @@ def summarise(found: Sequence[Watched]) -> list[Row]:
             )
             each = ", ".join("above sight" if (s := one.scales()[part]) is None else f"{s:,.3g}" for one in own)
             title = f"noise scale, {task}, {ENVS} environments, part {part + 1} of {PARTS} of the training"
-            note = f"each seed: {each}"
+            note = f"seeds: {each}"
             rows.append(Row(title, variance / signal if signal > 0 else None, "environments", note=note))
     return rows
+
+
+def rows(say: Callable[[str], None], full: bool = False) -> list[Row]:
+    """The stored result, marked as such; with `full` it is made anew."""
+    if full:
+        with tempfile.TemporaryDirectory() as folder:
+            return summarise([watch(task, place, Path(folder)) for place in range(2) for task in TASKS])
+    return stored.read_rows(NAME, PLACE)
 
 
 def main() -> None:
