@@ -100,6 +100,10 @@ def play(name: str, scenario: str) -> dict[str, Any]:
                 os.kill(_pid(name, envs), signal.SIGKILL)
                 time.sleep(0.2)
             observations, rewards = step(name, envs)
+            kinds = {np.asarray(part).dtype.kind for part in (observations, rewards)}
+            if not kinds <= set("biuf"):
+                found["said"] = "handed on: what is no numbers"
+                break
             if not (np.isfinite(observations).all() and np.isfinite(rewards).all()):
                 found["said"] = "handed on: numbers that are not finite"
                 break

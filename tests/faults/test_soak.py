@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import random
 from pathlib import Path
@@ -11,7 +12,9 @@ import numpy as np
 import pytest
 
 from shoal.testing.faults import FaultyEnv, TickEnv
+from shoal.vector.serial import SerialVectorEnv
 from shoal.vector.workers.process import ProcessVectorEnv
+from shoal.vector.workers.split import SplitVectorEnv
 
 KINDS = ("raise-step", "nan-obs", "nan-reward", "obs-longer", "reward-str", "done-none", "sys-exit")
 
@@ -34,15 +37,24 @@ def _memory_kb(pid: int) -> int:
     raise AssertionError("no Pss")
 
 
-def _soak(faults: int, deadly: float, slices: str, allowed_kb: int) -> None:
-    env = ProcessVectorEnv(
-        [_flaky(i, deadly) for i in range(16)],
-        workers=2,
-        slices=slices,
-        on_fault="restart",
-        max_restarts=10**9,
-        step_timeout_s=30.0,
-    )
+def _made(backend: str, slices: str, deadly: float) -> Any:
+    factories = [_flaky(i, deadly if backend != "serial" else 0.0) for i in range(16)]
+    policy: dict[str, Any] = {"on_fault": "restart", "max_restarts": 10**9}
+    if backend == "serial":
+        return SerialVectorEnv(factories, **policy)
+    policy["step_timeout_s"] = 30.0
+    if backend == "split":  # deadly ones are in the worker alone
+        sound = [_flaky(i, 0.0) for i in range(8)]
+        return SplitVectorEnv([*sound, *factories[8:]], here=8, workers=1, **policy)
+    if backend == "ray":
+        from shoal.vector.workers.ray import RayVectorEnv
+
+        return RayVectorEnv(factories, workers=2, **policy)
+    return ProcessVectorEnv(factories, workers=2, slices=slices, **policy)
+
+
+def _soak(faults: int, deadly: float, slices: str, allowed_kb: int, backend: str = "process") -> None:
+    env = _made(backend, slices, deadly)
     env.reset(seed=0)
     warm, used, kept = faults // 4, (0, 0), 0
     while len(env.faults) < faults:
@@ -73,3 +85,18 @@ def test_hundreds_of_faults(slices: str) -> None:
 def test_ten_thousand_faults(slices: str) -> None:
     """The long form: 10,000 faults, hundreds of dead workers."""
     _soak(10_000, 0.03, slices, allowed_kb=20_000)
+
+
+@pytest.mark.parametrize("backend", ["serial", "split"])
+def test_hundreds_of_faults_on_other_backends(backend: str) -> None:
+    _soak(200, 0.03, "lockstep", 8_000, backend)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2400)
+@pytest.mark.parametrize("backend", ["serial", "split", "ray"])
+def test_ten_thousand_faults_on_other_backends(backend: str) -> None:
+    """On Ray a tenth of them: a new actor takes seconds."""
+    if backend == "ray" and importlib.util.find_spec("ray") is None:
+        pytest.skip("Ray is not installed")
+    _soak(1_000 if backend == "ray" else 10_000, 0.03, "lockstep", 30_000, backend)
