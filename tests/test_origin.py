@@ -109,6 +109,7 @@ def test_the_run_stands_on_its_own(tmp_path: Path) -> None:
         trained(tmp_path, "", resume=two, init_from="gone")
 
 
+@pytest.mark.slow
 def test_the_same_bits_on_any_backend(tmp_path: Path) -> None:
     """What it begins with has nothing to do with where it steps."""
     trained(tmp_path, "first", "shoal/CartPole-v1", backend="compiled")

@@ -112,7 +112,9 @@ def test_the_means_are_those_of_the_episodes(tmp_path: Path) -> None:
     assert 0 < found["won"] < 1
 
 
-@pytest.mark.parametrize("how", ["process", "split", "double", "SAME_STEP", "NEXT_STEP", "DISABLED"])
+@pytest.mark.parametrize(
+    "how", ["process", pytest.param("split", marks=pytest.mark.slow), "double", "SAME_STEP", "NEXT_STEP", "DISABLED"]
+)
 def test_they_are_the_same_on_every_backend(tmp_path: Path, how: str) -> None:
     """Workers, slices, and Gymnasium's own batches in each mode of autoreset."""
     if how.isupper():

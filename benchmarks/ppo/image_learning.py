@@ -12,6 +12,7 @@ shows what is stored.
 from __future__ import annotations
 
 import json
+import shutil
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -101,7 +102,11 @@ def shoal(task: str, seed: int, minutes: float | None = None) -> dict[str, Any]:
     name = f"{task.rpartition('/')[2]}-{settings_hash(task)}-{seed}"
     shared: dict[str, Any] = {"callbacks": [Until()], "stream": StringIO()}
     spent = folder / f"{name}.cpu_s"  # of the calls before
-    if (folder / name).exists():
+    begun = (folder / name).exists()
+    if begun and not any((folder / name / "checkpoints").iterdir()):  # it was killed before its first one
+        shutil.rmtree(folder / name)
+        begun = False
+    if begun:
         result = train(resume=folder / name, **shared)
     else:
         more: dict[str, Any] = {"steps": PONG_STEPS} if task == PONG else {}

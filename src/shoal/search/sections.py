@@ -155,9 +155,7 @@ def _posterior(domain: Domain, data: dict[str, Any]) -> str:
     codes[next_place] = f"next: {codes[next_place]}"
     width = max(WIDTH, 60 + 22 * len(order))
     drawn = chart(range(len(order)), [line], label=domain.score, unit="", points=points, names=codes, width=width)
-    about = (
-        f"{domain.key}; best first. Band: two standard deviations. Dots: pulls; crosses failed the gate."
-    )
+    about = f"{domain.key}; best first. Band: two standard deviations. Dots: pulls; crosses failed the gate."
     about += " next: the next pick of GP-UCB."
     return f"<figure class='large'>{drawn}<figcaption>{text(about)}</figcaption></figure>"
 
