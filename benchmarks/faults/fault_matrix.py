@@ -174,7 +174,13 @@ def _cell(name: str, key: str, found: dict[str, Any] | None, why: str = "") -> R
     within_s = one.within_s + (RAY_MORE_S if name == "ray" else 0.0)
     holds = seconds <= within_s and found["close_s"] <= CLOSE_S and not left
     if one.error:
-        named = name == "compiled" or key == "raise-init" or re.search(r"environment 1, worker pid \d+", said)
+        named = (
+            name == "compiled"
+            or key == "raise-init"
+            or re.search(
+                r"environment \d, worker pid \d+" if key == "idle-kill" else r"environment 1, worker pid \d+", said
+            )
+        )
         holds = holds and found["type"] == one.error and bool(named)
         holds = holds and (key not in ("raise-step", "raise-reset") or found["text_whole"])
     else:
