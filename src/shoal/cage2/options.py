@@ -28,7 +28,7 @@ class Cage2Options:
     drawn: one of the 120 for each episode. It enters the observation, and compliance is counted (docs/workflows.md)."""
     alignment: Literal["none", "lagrange", "reward"] = "lagrange"
     """How an order enters the reward of training: a multiplier on violations that rises while compliance is under its
-    target, or a reward for the change of the episode's compliance rate. Evaluation uses the environment's own reward."""
+    target, or a reward for the change of the episode's compliance. Evaluation uses the environment's own reward."""
     simulator: Literal["shoal", "cyborg"] = "shoal"
     """shoal: the compiled simulator. cyborg: the real CybORG 2.1, if it is installed; about 250 steps/s a core, so
     that 8 environments and 200,000 steps are the default then."""
