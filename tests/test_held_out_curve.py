@@ -305,6 +305,20 @@ def test_a_fault_of_the_evaluation(tmp_path: Path) -> None:
     assert "no licence left" in told[0]
 
 
+class Crashes(Fair):
+    """And takes its process with it, in its evaluation only."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        if seed is not None and seed >> 30:
+            os._exit(3)
+        return super().reset(seed=seed, options=options)
+
+
+def test_a_crash_in_the_evaluation_of_a_run_in_processes_leaves_the_run_alone(tmp_path: Path) -> None:
+    flags = {"backend": "process", "workers": 1, "on_fault": "restart", "evaluate_every": 3, "evaluate_episodes": 2}
+    assert trained(tmp_path, "a", env=Crashes, **flags).epochs == 6
+
+
 def test_a_best_that_could_not_be_saved_is_not_said_to_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first evaluation is the best; the disk is full just then."""
     save = checkpoint.save

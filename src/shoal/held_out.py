@@ -164,9 +164,11 @@ def open_environments(
     episodes: int,
     policy: DeployedPolicy,
     say: Say,
+    apart: bool = False,
     **around: Any,
 ) -> VectorEnv[Any, Any, Any]:
-    """Environments to play in; without `num_envs` as many as make it fast, and in processes where a step is slow.
+    """Environments to play in; without `num_envs` as many as make it fast, and in processes where a step is slow, or
+    `apart` asks for it: one that crashes must not take this process with it.
 
     `around` are the imports and wrappers of the run.
     """
@@ -175,14 +177,14 @@ def open_environments(
         return make_vec(made, count, backend=backend, stream=Stream.EVALUATE, env_kwargs=env_kwargs, **around)
 
     began = time.perf_counter()
-    one = make(1)
+    one = make(num_envs or min(episodes, 2 * usable_cores()), "process") if apart else make(1)
     build_s = time.perf_counter() - began
     try:
         check_observations(policy, one)
     except ValueError:
         one.close()
         raise
-    if num_envs == 1 or episodes == 1:
+    if apart or num_envs == 1 or episodes == 1:
         return one
     if not isinstance(one, SerialVectorEnv):
         one.close()

@@ -44,7 +44,9 @@ class HeldOutCurve(Callback):
         self._every, self._episodes, self._seed = run.evaluate_every, run.evaluate_episodes, run.seed
         self._target, self._patience = run.evaluate_target, run.evaluate_patience
         self._interval, self._goes_on = config.ppo.update_interval, config.vector.on_fault == "restart"
-        self._made, self._around, self._say = made, around, say
+        self._made, self._say = made, say
+        apart = self._goes_on and config.vector.backend in ("process", "split")
+        self._around = {"apart": apart, **around}
         self._envs: VectorEnv[Any, Any, Any] | None = None
         self._since = 0  # evaluations since the best one
         self._over = ""  # why the run ends by what was found
