@@ -33,12 +33,12 @@ class VectorConfig:
     workers: int | None = None
     """Processes that step environments (split counts this process too); default: one per usable core."""
     ray_address: str | None = field(default=None, metadata=LATER)
-    """--backend ray: the cluster, as auto, HOST:PORT or ray://HOST:PORT; default: an instance on this machine."""
+    """With --backend ray: the cluster, as auto, HOST:PORT or ray://HOST:PORT; default: an instance on this machine."""
     env_threads: int | Literal["auto"] = 1
     """Threads of the compiled backend; "auto" uses all usable cores if that is faster."""
     slices: Literal["lockstep", "double", "ready"] = "lockstep"
-    """lockstep: all together. double: two halves, acting overlaps stepping. ready: act for each worker as
-    soon as it is done (the run is then labelled inexact)."""
+    """lockstep: all together. double: two halves, acting overlaps stepping. ready: act for each worker as soon as it is
+    done (the run is then labelled inexact)."""
     start_method: Literal["spawn", "fork", "forkserver"] | None = None
     """How workers start; default: the safest method of the platform (forkserver, otherwise spawn)."""
     step_timeout: float = 300.0
@@ -47,14 +47,14 @@ class VectorConfig:
     build_timeout: float = 120.0
     """Seconds that a worker may take to build one environment."""
     on_fault: Literal["fail", "restart"] = "fail"
-    """restart: rebuild a broken environment and begin its next episode; the broken episode is masked out."""
+    """restart: rebuild the environment and begin its next episode; the broken episode is masked out of the loss."""
     max_restarts: int = 10
     """Restarts allowed within --restart-window steps; one more stops the run."""
     restart_window: int = 10_000
     """Steps over which restarts are counted."""
     min_envs: int | None = field(default=None, metadata=LATER)
-    """--backend ray, --on-fault restart: go on while so many environments are left, where the cluster has no place for
-    a new actor; default: stop with a checkpoint."""
+    """With --backend ray --on-fault restart: fewest environments to continue with if the cluster has no room for a new
+    actor; default: stop with a checkpoint."""
     memory_budget_gb: float | None = None
     """Memory that a rollout may use, in GB; default: half of the free memory."""
 
@@ -131,7 +131,7 @@ class PPOConfig:
     normalise_rewards: bool = False
     """Scale rewards by the running standard deviation of the return (saved with the run)."""
     clip_rewards: bool = field(default=False, metadata=LATER)
-    """Learn from the sign of each reward, as is usual for Atari; returns are reported as they are."""
+    """Learn from the sign of each reward, as is usual for Atari; reported returns are not clipped."""
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the hidden layers."""
     activation: Literal["tanh", "relu", "silu"] = "tanh"
@@ -139,15 +139,15 @@ class PPOConfig:
     network: Literal["separate", "shared"] = "separate"
     """Separate networks for policy and value, or one trunk with two heads."""
     encoder: Literal["auto", "nature", "impala-small", "flat"] = field(default="auto", metadata=LATER)
-    """What sees pictures (uint8 with height, width and channels): the convolutions of DQN, a small residual network, or
-    the perceptron alone. "auto": nature, impala-small below 36 pixels, flat below 1,000 numbers."""
+    """Network for pictures (uint8). nature: the convolutions of DQN. impala-small: a small residual network. flat: the
+    perceptron alone. "auto": nature, but impala-small below 36 pixels and flat below 1,000 numbers."""
     initial_std: float = 1.0
     """Standard deviation of a continuous policy at the start (in the scaled action range)."""
     auto_scale: bool = False
-    """Adapt learning rate and clip range from the task's own number of environments to --num-envs, so that the same
-    samples in fewer, larger updates teach as much; every choice is printed."""
+    """Adapt learning rate and clip range from the task's own number of environments to --num-envs, because updates are
+    fewer and larger; every choice is printed."""
     device: Literal["cpu", "cuda", "mps"] = "cpu"
-    """Where the learner runs."""
+    """Device of the learner."""
     torch_threads: int | None = None
     """Threads of the learner; default: 1 for small minibatches, otherwise one per usable core."""
 
@@ -234,17 +234,17 @@ class RunConfig:
     track: str = ""
     """Additional trackers: tensorboard, wandb, or both, separated by a comma."""
     log_info: str = field(default="auto", metadata=LATER)
-    """Numbers of an episode's last info to record as means of the last 100 episodes: their names, separated by commas
-    (a.b for b inside of a); auto: every number, none: nothing."""
+    """Numbers in an episode's last info to record as means of the last 100 episodes: names separated by commas (a.b for
+    b inside a); auto: every number, none: nothing."""
     evaluate_every: int | None = field(default=None, metadata=LATER)
-    """Epochs between evaluations on held-out episodes while the run trains, greedily and by sampling; the best
-    checkpoint by the greedy return is kept, and is what evaluate, play and load_policy take."""
+    """Epochs between evaluations on held-out episodes during training, with the most probable and with sampled actions.
+    The checkpoint with the best return (most probable actions) is kept; evaluate, play and load_policy use it."""
     evaluate_episodes: int = field(default=20, metadata=LATER)
-    """--evaluate-every: episodes of each evaluation, always the same and none of those of `shoal evaluate`."""
+    """With --evaluate-every: episodes of each evaluation, always the same and never those of `shoal evaluate`."""
     evaluate_target: float | None = field(default=None, metadata=LATER)
-    """--evaluate-every: end early when the greedy held-out return reaches this, and again on fresh episodes."""
+    """With --evaluate-every: end early when the held-out return reaches this, and again on fresh episodes."""
     evaluate_patience: int | None = field(default=None, metadata=LATER)
-    """--evaluate-every: end early after so many evaluations in a row without a better one."""
+    """With --evaluate-every: end early after this many evaluations in a row without an improvement."""
     wandb_project: str = ""
     """Project at Weights & Biases; default: WANDB_PROJECT, otherwise shoal."""
     wandb_entity: str = ""
@@ -254,12 +254,12 @@ class RunConfig:
     wandb_tags: str = ""
     """Tags at Weights & Biases, separated by commas; default: WANDB_TAGS."""
     noise_meter: bool = field(default=True, metadata=LATER)
-    """Measure the gradient's noise in environments (docs/metrics.md): how many are worth having. It costs a few percent
-    of an update at most and changes nothing that is learned."""
+    """Measure the gradient noise scale (docs/metrics.md), which shows how many environments are useful. It costs a few
+    percent of an update at most and does not change the weights."""
     on_save_error: Literal["warn", "fail"] = "warn"
     """After a failed checkpoint: warn and try again at the next one, or stop the run."""
     rank_timeout: float = field(default=1800.0, metadata=LATER)
-    """Under torchrun: seconds that ranks wait for one another."""
+    """Under torchrun: seconds after which a rank that does not answer counts as lost."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -297,22 +297,22 @@ class TrainConfig:
     wrappers: tuple[str, ...] = ()
     """Wrappers of each environment, innermost first: --wrapper module:Class, once for each."""
     frame_skip: int = field(default=1, metadata=LATER)
-    """Repeat each action so many times; a picture is the brighter of the last two frames."""
+    """Times that each action is repeated; a picture is the brighter of the last two frames."""
     grey: bool = field(default=False, metadata=LATER)
-    """Pictures in grey (--gray will do)."""
+    """Convert pictures to grey (also --gray)."""
     resize: int | None = field(default=None, metadata=LATER)
-    """Pictures of so many pixels a side, by averaging areas."""
+    """Side of the pictures in pixels; they are resized by averaging areas."""
     frame_stack: int = field(default=1, metadata=LATER)
-    """The last so many frames as one picture, so that movement can be seen."""
+    """Number of recent frames stacked into one picture, so that the policy can see movement."""
     leave_out: tuple[str, ...] = field(default=(), metadata=LATER)
     """Parts of a Dict observation that the policy does not see, such as a text."""
     callbacks: tuple[str, ...] = field(default=(), metadata=LATER)
-    """Your own code in the loop: --callback module:Class, once for each, called in this order."""
+    """Callbacks, your own code in the training loop: --callback module:Class, once for each, called in this order."""
     init_from: str = field(default="", metadata=LATER)
-    """Begin with the weights and the normalisation of another run: its folder, or its name under --runs-dir."""
+    """Start with the weights and the normalisation of another run: its folder, or its name under --runs-dir."""
     init_checkpoint: str = field(default="", metadata=LATER)
-    """--init-from: last, best or the number of an epoch; default: the best by --evaluate-every, if that run has one,
-    otherwise the last."""
+    """With --init-from: last, best or the number of an epoch; default: the best by --evaluate-every, if that run has
+    one, otherwise the last."""
     given: FromPython = FromPython("")  # noqa: RUF009 (text, frozen)
     """The name of env=, if the environment came from Python; no id can make it again."""
     vector: VectorConfig = field(default_factory=VectorConfig)

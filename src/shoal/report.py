@@ -165,7 +165,7 @@ def _cards(last: dict[str, Any], kept: dict[str, Any]) -> list[Card]:
         cpu = f"{number(cpu_s, ',.1f')} CPU-s of the training process" if cpu_s is not None else ""
         cards.append(Card("seconds of training", f"{seconds:,.1f}", cpu))
     if last.get("noise/scale") is not None:
-        cards.append(Card("gradient noise scale", number(last["noise/scale"], ",.3g"), "environments worth having now"))
+        cards.append(Card("gradient noise scale", number(last["noise/scale"], ",.3g"), "environments useful now"))
     return cards
 
 

@@ -21,14 +21,14 @@ class Cage2Options:
     features: Literal["plain", "memory"] = "memory"
     """The 52 bits alone, or with what Blue can remember (docs/cage2-features.md)."""
     mask: Literal["none", "useful", "obedient"] = "useful"
-    """Whether actions that cannot do any good are masked; obedient, under an order: also the fixes that break it, as
-    far as Blue can tell."""
+    """useful: mask actions without any use. obedient (with an order): also mask fixes that break it, as far as Blue can
+    tell."""
     order: str = "none"
-    """The workflow to keep to: the unit types in order, as user,enterprise,op_server,op_host,defender, or its number;
+    """The order to keep: the unit types in order, as user,enterprise,op_server,op_host,defender, or its number;
     drawn: one of the 120 for each episode. It enters the observation, and compliance is counted (docs/workflows.md)."""
     alignment: Literal["none", "lagrange", "reward"] = "lagrange"
     """How an order enters the reward of training: a multiplier on violations that rises while compliance is under its
-    target, or a reward for the change of the episode's compliance rate. Evaluation is always by the own reward."""
+    target, or a reward for the change of the episode's compliance. Evaluation uses the environment's own reward."""
     simulator: Literal["shoal", "cyborg"] = "shoal"
     """shoal: the compiled simulator. cyborg: the real CybORG 2.1, if it is installed; about 250 steps/s a core, so
     that 8 environments and 200,000 steps are the default then."""

@@ -1,4 +1,4 @@
-"""`shoal compare`: did it help? What it does is in shoal.comparison."""
+"""`shoal compare`: which settings are better? What it does is in shoal.comparison."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from shoal import launching
 from shoal.cli.parsing import find_here, flags_of, parse, switch, take, take_all
 from shoal.cli.training import config_from
 
-_ABOUT = """Train arms with the same seeds and say in words which is better, or compare runs that are there.
+_ABOUT = """Train arms (settings) with the same seeds and state which is better, or compare existing runs.
 
   shoal compare CartPole-v1 --vary num_envs=64,256 --seeds 10
   shoal compare CartPole-v1 --num-envs 64 256 --vary auto_scale=true,false --steps 200k
-  shoal compare COMPARISON             go on with it, or show it again
+  shoal compare COMPARISON             continue it, or show it again
   shoal compare RUN RUN ...            runs of the same settings and code are an arm
 
-Every flag of `shoal train TASK` holds for all arms. A run is one value: 10 seeds are the least for a firm verdict,
-below 5 there are figures without verdicts. The first arm is what the others are compared with."""
+Every flag of `shoal train TASK` holds for all arms. A run is one value: a firm verdict needs at
+least 10 seeds; with fewer than 5 there are figures and no verdict. The other arms are compared with the first."""
 _EXTRA = (
     ("--vary OPTION=A,B", "An option and the values to try; several options: every combination. Lists in lists are "
      "separated by semicolons: hidden=64,64;128,128. `--num-envs 64 256` is a short form."),
-    ("--report", "With a comparison: judge what is there and write its page, train nothing."),
+    ("--report", "With a comparison: judge the existing runs and write the page, without training."),
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class CompareArgs:
-    """Train arms with the same seeds and say which is better."""
+    """Train arms (settings) with the same seeds and state which is better."""
 
     seeds: int = 20
     """Trainings of each arm."""
     seed: int = 0
-    """From which the seeds of all trainings are derived."""
+    """Seed from which the seeds of all trainings are derived."""
     held_out: int = 100
     """Held-out episodes that each trained policy plays."""
     match: str = "samples"
-    """What all arms get the same of: samples, updates (gradient steps), wall (seconds, by a pilot of each arm), or
-    several of these, separated by commas."""
+    """The budget that is equal for all arms: samples, updates (gradient steps), wall (seconds, by a pilot of each arm),
+    or several of these, separated by commas."""
     primary: str = "final"
-    """The one claim that the comparison is for; all others share Holm's correction."""
+    """The claim that is tested at 5 %; all others share Holm's correction."""
     threshold: float | None = None
     """Training return to be reached; default: the task's target, otherwise three quarters of the way up."""
     parallel: int | None = None
@@ -57,7 +57,7 @@ class CompareArgs:
     on: Literal["here", "ray"] = "here"
     """Where trainings run: on this machine, or as tasks of a Ray cluster whose nodes all see --runs-dir."""
     ray_address: str | None = None
-    """--on ray: the cluster, as auto, HOST:PORT or ray://HOST:PORT; default: an instance on this machine."""
+    """With --on ray: the cluster, as auto, HOST:PORT or ray://HOST:PORT; default: an instance on this machine."""
 
 
 def compare(args: list[str], as_json: bool) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from shoal.cli.parsing import parse, take_all
 
-ABOUT = """Check this installation and this machine: a line each, with what to do where something is wrong.
+ABOUT = """Check this installation and this machine: one line per check, with a remedy for what is wrong.
 
   shoal doctor
   shoal doctor --for cuda,ray     also wrong where CUDA or Ray is missing
@@ -22,7 +22,7 @@ class DoctorArgs:
     """Check this installation and this machine."""
 
     runs_dir: str = "runs"
-    """Folder that shall hold the run folders."""
+    """Folder that holds the run folders."""
 
 
 def doctor(args: list[str], as_json: bool) -> int:

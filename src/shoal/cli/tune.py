@@ -36,24 +36,24 @@ class TuneArgs:
     """Rounds in which these seconds are spread over all candidates, so that a busy moment affects all alike."""
     search: bool = False
     """Search settings of PPO instead (docs/tuning.md): trials that learn slowly are stopped, the best and the task's
-    own settings are trained with several seeds. Again with the same --name it goes on."""
+    own settings are trained with several seeds. The same command with the same --name continues a search."""
     trials: int = 20
     """With --search: trainings to choose from."""
     measure: Literal["steps", "cpu", "return"] | None = None
-    """With --search: what is to be good: steps or CPU-seconds to the task's target, or the return at the end. Default:
-    steps where the task has a target. CPU-seconds differ from time to time, and what is found with them."""
+    """With --search: what to optimise: steps or CPU-seconds (cpu) to the task's target, or the return at the end.
+    Default: steps if the task has a target, otherwise return. Results by CPU-seconds vary from search to search."""
     steps: int | None = None
-    """With --search: the most steps of a training; default: the task's."""
+    """With --search: budget of a training in steps; default: the task's."""
     seed: int = 0
-    """With --search: of its trials and trainings."""
+    """With --search: seed of the trials and trainings."""
     finalists: int = 3
-    """With --search: trials that are trained with other seeds, beside the task's own settings."""
+    """With --search: best trials that are trained with new seeds, beside the task's own settings."""
     seeds: int = 3
     """With --search: trainings of each finalist."""
     name: str | None = None
     """With --search: name of its folder; default: tune-ID."""
     runs_dir: str = "runs"
-    """With --search: folder that holds it."""
+    """With --search: folder that holds the search."""
 
     def __post_init__(self) -> None:
         of_search = ("trials", "measure", "steps", "seed", "finalists", "seeds", "name", "runs_dir")

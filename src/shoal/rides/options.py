@@ -34,7 +34,7 @@ class RidesOptions:
     zones: str = ""
     """A CSV of zone names and coordinates for --city."""
     population: int = 300
-    """Riders; a fifth of them is held out for evaluation where that is enough for a day."""
+    """Number of riders; a fifth of them is held out for evaluation if that is enough for a day."""
     riders: str = ""
     """A CSV of riders; default: a population drawn from --population-seed."""
     trips: str = ""
@@ -42,7 +42,7 @@ class RidesOptions:
     population_seed: int = 0
     """Seed of the population."""
     type_mix: tuple[float, ...] = ()
-    """Shares of early-only, late-only, inflexible and both among the riders of a day; default: as they come."""
+    """Shares of early-only, late-only, inflexible and both among the riders of a day; default: as in the population."""
     acceptance: Literal["logit", "rule"] = "logit"
     """How riders answer: with probabilities from a logit model, or by the strict rule of their type."""
     offer_effect: Literal["widen", "shift"] = "widen"
@@ -82,28 +82,28 @@ class RidesOptions:
     credit: Literal["auto", "rebuilt", "negotiated", "rewards"] = "auto"
     """Source of PPO's advantages. rebuilt: all 16 offers of a request, priced at the end of the agent's own day.
     negotiated: the same, but without the request the agent negotiates the later ones again; fifteen times as slow, so
-    take few --credit-requests. rewards: the sum of later rewards. auto: rebuilt, but rewards for --start taught."""
+    use few --credit-requests. rewards: the sum of later rewards. auto: rebuilt, but rewards for --start taught."""
     credit_requests: int = 15
-    """Requests drawn from each day to be credited; the others are not learned from."""
+    """Requests drawn from each day to be credited; PPO does not learn from the others."""
     credit_generous: float = 0.5
-    """Share of the later riders in a rebuilt day that have been asked for the most they are likely to accept, in place
-    of what the agent asked. 0 favours whatever was agreed, 1 room that nobody will use."""
+    """Share of the later riders in a rebuilt day that get the largest change they are likely to accept, instead of the
+    agent's offer. 0 favours agreed changes, 1 favours room that stays unused."""
     held_out_days: int | None = None
-    """Held-out days on which the agent is looked at while it trains (0: none; they are none of those of shoal
-    evaluate). Default: 256, or none where futures are sampled, which takes five times as long."""
+    """Held-out days on which the agent is evaluated during training (0: none), never those of shoal evaluate. Default:
+    256, or none if futures are sampled, which takes five times as long."""
     background: bool = True
-    """Train the flexibility model while rollouts go on."""
+    """Train the flexibility model in the background during rollouts."""
     oracle: Literal["incremental", "neural"] = field(default="incremental", metadata=_LATER)
-    """What plans the days of training. incremental: the compiled search. neural: one batched pass of a network for all
-    environments; on a CPU it is slower and worse. Prices, futures and evaluation are the compiled search's anyway."""
+    """Route planner of the training days. incremental: the compiled search. neural: one batched pass of a network for
+    all environments; on a CPU it is slower and worse. Prices, futures and evaluation always use the compiled search."""
     oracle_weights: str = field(default="", metadata=_LATER)
     """Weights of --oracle neural (.safetensors, by shoal rides fit oracle); default: those that come with shoal."""
     oracle_batch: str = field(default="auto", metadata=_LATER)
-    """Plans of days that --oracle neural has in memory at once: auto or a number. It halves itself when memory runs
-    out, and changes no result."""
+    """Plans that --oracle neural keeps in memory at once: auto or a number. It is halved when memory runs out, and does
+    not change results."""
     oracle_decode: str = field(default="greedy", metadata=_LATER)
-    """Plans that --oracle neural makes of a day, of which the best counts. greedy: one. best-of-N: N greedy ones, each
-    of which takes the requests in another order. sampled-N: the greedy one and N - 1 that are drawn from the scores."""
+    """Plans that --oracle neural makes for a day; the best one counts. greedy: one. best-of-N: N greedy plans, each
+    with another order of requests. sampled-N: the greedy plan and N - 1 sampled from the scores."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "type_mix", tuple(self.type_mix))  # JSON knows lists only
