@@ -16,6 +16,7 @@ import shoal
 from shoal.callbacks import CallbackFault, Training
 from shoal.cli import main
 from shoal.config import TrainConfig, from_dict, to_dict
+from shoal.core.errors import EnvFault
 from shoal.learn.learner import Learner
 from shoal.runs import checkpoint
 from shoal.runs.folder import Run
@@ -407,3 +408,30 @@ def test_a_term_that_is_no_number_is_refused(tmp_path, term) -> None:
 
     with pytest.raises(CallbackFault, match=r"Broken failed in loss \(epoch 1\).*torch tensor of one number.*, got "):
         trained(tmp_path, "broken", callbacks=[Broken()])
+
+
+class Loses(shoal.Callback):
+    """An environment that it asks is gone, when rewards of the third rollout have been scaled."""
+
+    def on_batch(self, training, batch) -> None:
+        if training.epoch == 3:
+            raise EnvFault("gone")
+
+
+def test_a_fault_after_rewards_were_scaled_leaves_the_statistics_of_the_checkpoint_alone(tmp_path) -> None:
+    """It is of the rollout's beginning: the run goes on to the bits of one without a fault."""
+    common = {
+        "runs_dir": str(tmp_path),
+        "num_envs": 2,
+        "rollout_steps": 8,
+        "hidden": (4,),
+        "epochs": 4,
+        "stream": io.StringIO(),
+    }
+    common |= {"normalise_rewards": True, "save_interval": 50, "backend": "serial"}
+    with pytest.raises(EnvFault):
+        shoal.train("Pendulum-v1", name="parts", callbacks=[Loses()], **common)
+    shoal.train(resume=tmp_path / "parts", stream=io.StringIO())
+    shoal.train("Pendulum-v1", name="whole", **common)
+    parts, whole = (checkpoint.load_latest(tmp_path / name / "checkpoints").tensors for name in ("parts", "whole"))
+    assert all(np.array_equal(parts[name], whole[name]) for name in whole)

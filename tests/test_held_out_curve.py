@@ -305,6 +305,21 @@ def test_a_fault_of_the_evaluation(tmp_path: Path) -> None:
     assert "no licence left" in told[0]
 
 
+def test_a_best_that_could_not_be_saved_is_not_said_to_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first evaluation is the best; the disk is full just then."""
+    save = checkpoint.save
+
+    def full_at_first(folder: Path, epoch: int, *rest: Any, **more: Any) -> Path:
+        if epoch == 2:
+            raise checkpoint.CheckpointError("no space left")
+        return save(folder, epoch, *rest, **more)
+
+    monkeypatch.setattr(checkpoint, "save", full_at_first)
+    result = trained(tmp_path, "a", env=Fair, backend="serial", learning_rate=1e-30, **CURVE)
+    assert best.read(Run(Path(result.run))) is None
+    assert result.best is None
+
+
 def test_rides_are_evaluated_in_their_own_world(tmp_path: Path) -> None:
     """With what the training has learnt of riders; the same weights as without."""
     pytest.importorskip("pyvrp")

@@ -75,7 +75,7 @@ def open_saved(
             raise ValueError(f"{error}. One that was given from Python is evaluated there, with env=") from None
     for reason in policy.skipped:
         done = {"evaluate": "scored", "play": "played"}[verb]
-        warn(f"WARNING: a newer checkpoint is damaged ({reason}): epoch {policy.epoch} is {done} instead")
+        warn(f"WARNING: a checkpoint is damaged ({reason}): epoch {policy.epoch} is {done} instead")
     return Saved(
         run=str(run),
         policy=policy,

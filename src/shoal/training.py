@@ -29,6 +29,7 @@ from shoal.learn.sizing import choose_threads, seen_lines
 from shoal.learn.team import Team
 from shoal.origin import begin_with, find_origin
 from shoal.report import write_report
+from shoal.runs import best
 from shoal.runs.folder import Run
 from shoal.runs.manifest import CheckpointError
 from shoal.runs.usage import Clock
@@ -272,7 +273,8 @@ def _run(
                 reason = loop(training, *([] if curve is None else [curve]), callbacks, journal, together)
             except Interrupted:
                 status, reason = "interrupted", f"stopped by {signals.name()}"
-            except (EnvFault, RankFailed):
+            except (EnvFault, RankFailed) as error:
+                team.ends(error)
                 with contextlib.suppress(CheckpointError):  # why the run ends is what the caller must hear of
                     journal.save(learner)
                 raise
@@ -292,7 +294,7 @@ def _run(
             journal.tell(f"closing the environments failed: {fault}", event="close failed")
         journal.close()
         torch.set_num_threads(threads_before)
-    returns = learner.tracker.recent_returns
+    returns, kept = learner.tracker.recent_returns, best.read(run) if team.leads else None
     result = Result(
         run=str(run.path),
         status=status,
@@ -305,7 +307,7 @@ def _run(
         cpu_s=clock.cpu_s(),
         wall_s=clock.wall_s(),
         signal=signals.received() if status == "interrupted" else None,
-        best=None if training.best is None else asdict(training.best),
+        best=None if kept is None else asdict(kept),
         advice=advice,
     )
     journal.console.header(result.lines())

@@ -18,10 +18,14 @@ from tiny_envs import Identity, Scripted
 from torch import nn
 
 import shoal
-from shoal.config import TrainConfig
+from shoal.config import PPOConfig, TrainConfig
 from shoal.core.protocols import TrainingEnv
+from shoal.learn.distributions import Categorical
 from shoal.learn.learner import Learner
+from shoal.learn.losses import Batch
+from shoal.learn.networks import ActorCritic
 from shoal.learn.noise import MOST_ENVS, NoiseMeter, parts_of
+from shoal.learn.ppo import PPO
 from shoal.runs import checkpoint
 from shoal.runs.folder import Run
 from shoal.vector.serial import SerialVectorEnv
@@ -205,6 +209,16 @@ def test_rows_and_environments_that_were_left_out() -> None:
     assert meter.look(owners, lambda rows: torch.tensor([float("nan")])) == {}
     assert meter.look(owners[:1], lambda rows: torch.tensor([1.0])) == {}
     assert meter.scale()["noise/scale"] == pytest.approx(told["noise/variance"] / told["noise/signal"])
+
+
+def test_a_rank_without_a_row_sees_nothing_and_goes_on() -> None:
+    """All rows that are learned from may be another rank's."""
+    kind = Categorical(2)
+    one, rows = torch.zeros(0), torch.zeros(0, dtype=torch.int64)
+    batch = Batch(torch.zeros(0, 3), None, rows, one, one, one, one, environments=rows, place=torch.full((64,), -1))
+    ppo = PPO(ActorCritic(3, kind, hidden=(4,)), kind, PPOConfig().for_spaces(False, False), NoiseMeter(4))
+    for _ in range(2):
+        assert set(ppo._noise(batch)) <= {"time/noise_s"}
 
 
 def test_without_a_signal_there_is_no_scale() -> None:

@@ -19,6 +19,13 @@ def sound_or_not() -> Any:
     return FaultyEnv("raise-step", at_step=40) if os.environ["RANK"] == "1" else TickEnv()
 
 
+def never_well() -> Any:
+    return FaultyEnv("raise-step", at_step=10)
+
+
+CURVE: dict[str, Any] = {"evaluate_every": 2, "evaluate_episodes": 2, "rank_timeout": 10}
+
+
 def main(folder: str) -> None:
     quiet: dict[str, Any] = {"runs_dir": folder, "stream": io.StringIO()}
     for name, (task, options) in TRAININGS.items():
@@ -33,6 +40,10 @@ def main(folder: str) -> None:
     except Exception as error:
         kind = "RankFailed" if isinstance(error, RankFailed) else type(error).__name__
         Path(folder, f"error-{os.environ['RANK']}").write_text(f"{kind}: {error}")
+    try:
+        shoal.train(env=TickEnv, evaluate_env=never_well, **faulty | {"name": "curve"}, **CURVE, **quiet)
+    except Exception as error:
+        Path(folder, f"curve-{os.environ['RANK']}").write_text(f"{type(error).__name__}: {error}")
 
 
 if __name__ == "__main__":

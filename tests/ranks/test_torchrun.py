@@ -94,6 +94,13 @@ def test_a_fault_on_one_rank_ends_both_with_a_checkpoint(trained: Path) -> None:
     assert "rank 1 of 2 failed" in json.loads((trained / "fault" / "status.json").read_text())["message"]
 
 
+def test_a_fault_of_the_evaluation_which_rank_0_alone_does_ends_both_at_once(trained: Path) -> None:
+    """No rank waits for an answer to what it asks; what was learnt before is kept."""
+    assert (trained / "curve-0").read_text().startswith("EnvRaised: ValueError in step")
+    assert (trained / "curve-1").read_text().startswith("RankFailed: rank 0 of 2 failed: EnvRaised: ValueError in step")
+    assert checkpoint.epochs(trained / "curve" / "checkpoints") == [0, 2]
+
+
 def test_one_process_goes_on_with_what_ranks_began_and_says_that_it_is_inexact(trained: Path) -> None:
     """After the test before, which looks at how it ended."""
     shoal.train(resume=trained / "fault", env=TickEnv, epochs=3, stream=io.StringIO())

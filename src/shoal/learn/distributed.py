@@ -59,6 +59,7 @@ class Torchrun(Team):
             if ranks_here() <= torch.cuda.device_count():  # else several share one, which NCCL refuses
                 backend = "cpu:gloo,cuda:nccl"
         self._on_gpu = backend != "gloo"
+        self._ends_all: Exception | None = None  # of which every rank knows
         dist.init_process_group(backend, store=self._store, rank=self.rank, world_size=self.size, timeout=timeout)
 
     # -- exchanges -----------------------------------------------------------------------------
@@ -156,6 +157,7 @@ class Torchrun(Team):
             if trouble is None:
                 raise
         if trouble is not None:
+            self._ends_all = trouble
             raise trouble
         failed = [(rank, text) for rank, text in enumerate(told) if text not in ("", "stop")]
         if failed:
@@ -225,6 +227,10 @@ class Torchrun(Team):
         return found
 
     # -- when it goes wrong --------------------------------------------------------------------
+
+    def ends(self, error: Exception) -> None:
+        if not isinstance(error, RankFailed) and error is not self._ends_all:
+            self.broken = True
 
     def leave(self, error: BaseException | None) -> None:
         if error is not None and not isinstance(error, RankFailed):

@@ -150,7 +150,7 @@ class PPO:
         if self.meter is None or batch.environments is None:
             return {}
         passes = self.config.policy_epochs or self.config.update_epochs
-        steps = passes * -(-len(batch) // chosen(self.config.minibatch_size))
+        steps = passes * -(-batch.total // chosen(self.config.minibatch_size))  # of all ranks: this one may have no row
         if not self.meter.due(passes, steps):
             return self.meter.scale()
         start = time.perf_counter()

@@ -52,7 +52,15 @@ class Resumable:
 
     def mark(self) -> None:
         """Remember where this epoch begins: a checkpoint is always of a beginning, even one written in the middle."""
-        self.marked = {"noise": self.noise.get_state().numpy().copy(), **_prefixed("tracker", self.tracker.state())}
+        self.marked = {
+            "noise": self.noise.get_state().numpy().copy(),
+            "shuffle": self.shuffle.get_state().numpy().copy(),
+            **_prefixed("tracker", self.tracker.state()),
+            **_prefixed("moments", self.agent.moments_state()),
+        }
+        if self.reward_scale is not None:  # it takes in a rollout before that is learned from
+            self.marked |= _prefixed("rewards", self.reward_scale.moments.state())
+            self.marked_returns = self.reward_scale.returns.copy()
         self.marked_said = self.tracker.said.state()
         self.marked_epoch, self.marked_steps, self.marked_episodes = self.epoch, self.steps, self.tracker.completed
         if self.parts.resumable:
@@ -64,11 +72,7 @@ class Resumable:
             **self.marked,
             **_prefixed("network", weights_of(self.agent.network)),
             **_prefixed("optimiser", self.ppo.state()),
-            **_prefixed("moments", self.agent.moments_state()),
-            "shuffle": self.shuffle.get_state().numpy(),
         }
-        if self.reward_scale is not None:
-            tensors |= _prefixed("rewards", self.reward_scale.moments.state())
         if self.meter is not None:
             tensors |= _prefixed("meter", self.meter.state())
         kept = self._kept_by_ranks()
@@ -95,7 +99,7 @@ class Resumable:
         """What only this rank knows, of every rank: where its environments are. Nothing where one cannot be asked."""
         own = {f"observations.{i}": array.copy() for i, array in enumerate(self.collector.current())}
         if self.reward_scale is not None:
-            own["rewards.returns"] = self.reward_scale.returns.copy()
+            own["rewards.returns"] = self.marked_returns.copy()
         if self.parts.resumable:
             own |= _prefixed("env", self.parts.marked_state())
         try:

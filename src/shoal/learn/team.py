@@ -103,6 +103,9 @@ class Team(Ranks):
         """The means over those ranks that have a figure; of texts the first."""
         return values
 
+    def ends(self, error: Exception) -> None:
+        """This ends the training of this rank. Unless it ends all at the same place, nobody is asked any more."""
+
     def leave(self, error: BaseException | None) -> None:
         """This process ends its part."""
 
