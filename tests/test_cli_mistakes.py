@@ -356,3 +356,70 @@ def test_a_name_that_is_only_begun_lists_finished_runs_first(tmp_path: Path) -> 
         make(tmp_path, name, status)
     with pytest.raises(FileNotFoundError, match="Did you mean: Toy-1, "):
         Run.open("Toy", tmp_path)
+
+
+# -- what newcomers type -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (["play"], "expected RUN, got none: shoal play RUN"),
+        (["report"], "expected RUN, got none: shoal report RUN"),
+        (["tune"], "expected ID, got none: shoal tune ID"),
+        (["cage2", "export"], "expected RUN FOLDER, got none: shoal cage2 export RUN FOLDER"),
+        (["rides", "fit"], "expected --what\n"),
+        (["rides", "fit", "lookahead", "--hours", "1"], "--hours is for fit oracle"),
+        (["rides", "fit", "oracle", "--days", "30"], "alone, got --days"),
+        (["play", "x", "--render", "foo"], "expected --render as one of ansi, human, got 'foo'"),
+        (["train", "CartPole-v1", "--evaluate-target", "5"], "shoal: --evaluate-target goes by held-out evaluations"),
+        (["runs", "--yes"], "--yes is for --clean"),
+        (["runs", "--runs-dir", __file__], "expected --runs-dir as a folder"),
+        (["tune", "CartPole-v1", "--trials", "2"], "--trials is for --search"),
+        (["tune", "CartPole-v1", "--search", "--turns", "2"], "--turns is for measuring"),
+        (["tune", "CartPole-v1", "--search", "--runs-dir", __file__], "expected --runs-dir as a folder"),
+        (["cage2", "play", "d1", "--horizon", "0"], "expected --horizon of at least 1, got 0"),
+        (["cage2", "score", "sleep", "--episodes", "0"], "expected --episodes of at least 1, got 0"),
+        (["search", "os:path"], "expected os:path as a domain"),
+        (["search", "os:nothing"], "os has no nothing"),
+        (["search", "no_such_module:Domain"], "cannot import no_such_module"),
+    ],
+    ids=" ".join,
+)
+def test_what_is_wrong_is_said_at_once(args: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The place that is empty, the flag that goes elsewhere, the value that is none: exit code 2, nothing is begun."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        cli.main(args)
+    assert ended.value.code in (1, 2)
+    assert expected in said(capsys)
+
+
+@pytest.mark.parametrize("name", ["../outside", ".hidden", "<b>x</b>", ""])
+def test_settings_are_searched_inside_of_the_folder_of_runs(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A name that leads elsewhere is refused before anything is made."""
+    inside = tmp_path / "runs"
+    run("tune", "CartPole-v1", "--search", "--trials", "1", "--name", name, "--runs-dir", str(inside), code=2)
+    assert "is not allowed" in said(capsys)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_counts_of_an_evaluation_are_named(runs_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The flag that is wrong, not both; a flag that the run was not given is said to be."""
+    for flag in ("--episodes", "--num-envs", "--max-episode-steps"):
+        run("evaluate", "done", flag, "0", "--runs-dir", str(runs_dir), code=2)
+        assert f"expected {flag} of at least 1, got 0" in said(capsys)
+    run("train", "--resume", "done", "--init-from", "x", "--runs-dir", str(runs_dir), code=2)
+    assert "--init-from is not given in the run to resume" in said(capsys)
+
+
+def test_an_evaluation_explains_the_flags_that_it_shares(capsys: pytest.CaptureFixture[str]) -> None:
+    """Flags of the dataclass that another is derived from have its words."""
+    from shoal.cli.help import _groups
+    from shoal.rides.evaluate import RunContestArgs
+
+    flags = dict(flag for _, flags in _groups(RunContestArgs, None) for flag in flags)
+    assert "Held-out days" in flags["--days N"]
+    assert all(len(text) > 10 for text in flags.values())

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from shoal.cli import main
-from shoal.rides.contest.report import PICTURES, section
+from shoal.rides.contest.page import PICTURES, section
 from shoal.rides.desk.offer import Booked
 from shoal.rides.policies.learned import Negotiator
 from shoal.runs.folder import Run

@@ -157,7 +157,7 @@ def _installed() -> Iterator[Check]:
         if extra not in ("peers", *names()):  # tasks say themselves what they need
             found = [f"{package} {_version(package)}" for package in packages if package not in missing(extra)]
             lacking = missing(extra)
-            extras[extra] = ", ".join(found)
+            extras[extra] = ", ".join(found) or "needs nothing more"
             said = f"{' and '.join(lacking)} not installed" if lacking else extras[extra]
             yield Check(extra, None if lacking else True, said, install(extra))
 
@@ -173,7 +173,7 @@ def _package(package: str, wanted: str) -> Check:
 
 def _version(package: str) -> str:
     with contextlib.suppress(metadata.PackageNotFoundError):
-        return metadata.version({"sklearn": "scikit-learn"}.get(package, package))
+        return metadata.version({"sklearn": "scikit-learn", "PIL": "pillow"}.get(package, package))
     return ""
 
 

@@ -92,10 +92,9 @@ def evaluate(
     is in the result. With `record` the best, the median and the worst episode (deterministic) become short clips in the
     run's report. `say` hears warnings and, where it takes long, how long; without it warnings are Python's.
     """
-    if episodes < 1 or (num_envs is not None and num_envs < 1):
-        raise ValueError(f"expected at least 1 episode and 1 environment, got {episodes} and {num_envs}")
-    if max_episode_steps is not None and max_episode_steps < 1:
-        raise ValueError(f"expected max_episode_steps of at least 1, got {max_episode_steps}")
+    for name, count in (("episodes", episodes), ("num_envs", num_envs), ("max_episode_steps", max_episode_steps)):
+        if count is not None and count < 1:
+            raise ValueError(f"expected --{name.replace('_', '-')} of at least 1, got {count}")
     warn: Say = say or (lambda text: warnings.warn(text, stacklevel=3))
     saved = open_saved(
         run,

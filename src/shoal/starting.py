@@ -165,7 +165,8 @@ def check_changes(before: TrainConfig, after: TrainConfig, reshard: bool) -> lis
             if name not in _CHANGEABLE and not (name == "num_envs" and reshard):
                 cure = "add --reshard" if name == "num_envs" else "start a new run for that"
                 flag = "--" + name.replace("_", "-")
-                raise ValueError(f"{flag} is {old[name]} in the run to resume, {new[name]} was asked for: {cure}")
+                was = "not given" if old[name] in (None, "", (), []) else old[name]
+                raise ValueError(f"{flag} is {was} in the run to resume, {new[name]} was asked for: {cure}")
             lines.append(f"changed {name}: {old[name]} -> {new[name]}")
     return lines
 

@@ -51,6 +51,8 @@ def export(
     options = _options(policy, order)
     weights = _weights(policy)
     path = Path(folder)
+    if path.exists() and not path.is_dir():
+        raise FileExistsError(f"{path}: expected a folder that does not exist or is empty, got a file: choose another")
     if path.exists() and any(path.iterdir()):
         raise FileExistsError(f"{path}: expected a folder that does not exist or is empty, got one with files in it")
     path.mkdir(parents=True, exist_ok=True)

@@ -55,6 +55,10 @@ class PlayArgs:
     runs_dir: str = "runs"
     """Folder that holds the run folders."""
 
+    def __post_init__(self) -> None:
+        if self.horizon < 1:
+            raise ValueError(f"expected --horizon of at least 1, got {self.horizon}")
+
 
 def play(given: PlayArgs, say: Say) -> Shown:
     """Print an episode; with --picture draw it too."""
@@ -97,6 +101,10 @@ class ScoreArgs:
     """The present rules, or those of the published leaderboard (docs/cage2-rules.md); CybORG has its own."""
     runs_dir: str = "runs"
     """Folder that holds the run folders."""
+
+    def __post_init__(self) -> None:
+        if self.episodes is not None and self.episodes < 1:
+            raise ValueError(f"expected --episodes of at least 1, got {self.episodes}")
 
 
 def score(given: ScoreArgs, say: Say) -> Shown:

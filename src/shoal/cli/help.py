@@ -95,12 +95,12 @@ def _holds_others(kind: Any) -> bool:
 
 
 def _docs(kind: Any) -> dict[str, str]:
-    """The strings that follow the fields of a dataclass."""
+    """The strings that follow the fields of a dataclass, and of those that it is derived from."""
+    found = {name: text for base in reversed(kind.__mro__[1:-1]) for name, text in _docs(base).items()}
     try:
         body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
     except (OSError, TypeError, SyntaxError):  # made on the fly: its parts have the words
-        return {}
-    found = {}
+        return found
     statements = getattr(body, "body", [])
     for one, after in itertools.pairwise(statements):
         if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and isinstance(after, ast.Expr):

@@ -9,7 +9,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from typing import Any, Literal, TypeVar
@@ -67,7 +67,7 @@ def parse(
         with contextlib.redirect_stderr(said), _wide():
             parsed: T = tyro.cli(kind, args=args, prog=prog, config=config, **options)
     except SystemExit:
-        raise ValueError(_sentence(said.getvalue(), prog)) from None
+        raise ValueError(_sentence(said.getvalue(), prog, flags_of(kind))) from None
     return parsed
 
 
@@ -247,16 +247,26 @@ def _wide() -> typing.Iterator[None]:
             os.environ["COLUMNS"] = before
 
 
-def _sentence(boxed: str, prog: str) -> str:
+def _sentence(boxed: str, prog: str, known: Collection[str]) -> str:
     """What tyro says in a box, as a sentence: what is wrong, and the flags that may have been meant."""
     lines = [re.sub(r"\s{2,}", " ", line.strip("│ ")) for line in boxed.strip().splitlines()[1:]]  # less the title
     lines = [line for line in lines if line.strip("╭╮╰╯─- ")]
     lines = [line for line in lines if not line.startswith("For full helptext")]
     said = lines[0] if lines else "these flags were not understood"
-    said = re.sub(r"^Error parsing [^:]*: (?=expected )", "", said)
-    near = list(dict.fromkeys(line.split()[0] for line in lines[1:] if line.startswith("--")))
+    said = re.sub(r"^Error parsing [^:]*: (?=expected |--)", "", said)
+    if choice := re.match(r"invalid choice (.*) for argument '([^']*)'. Expected one of (.*)", said):
+        choices = sorted(set(re.findall(r"'([^']*)'", choice[3])) - {"None"})
+        said = f"expected {choice[2]} as one of {', '.join(choices)}, got {choice[1]}"
+    begin = dict.fromkeys(line.split()[0] for line in lines[1:])  # a line may also go on with an explanation
+    near = [word for word in begin if word in known or word.replace("--no-", "--", 1) in known]
     if said.startswith("Missing from") and near:
-        said = f"expected {' and '.join(near)}"
+        said = f"expected {_missing(near, prog)}"
     elif said.startswith("Unrecognized options") and near:
         said += f". Did you mean {' or '.join(near[:3])}?"
     return f"{said}\nSee {prog} --help"
+
+
+def _missing(flags: Sequence[str], prog: str) -> str:
+    """What has to be given, as the command's usage has it: its names in capitals stand for the one flag."""
+    places = " ".join(word for word in prog.split() if word.isupper())
+    return f"{places}, got none: {prog}" if len(flags) == 1 and places and "--" not in prog else " and ".join(flags)

@@ -13,7 +13,7 @@ from typing import Any
 from shoal.cli.errors import fail
 from shoal.cli.parsing import parse
 from shoal.runs.disk import size_of
-from shoal.runs.folder import Run, runs_in
+from shoal.runs.folder import Run, check_folder, runs_in
 from shoal.runs.words import figure
 
 ABOUT = """List the runs, newest first: name, task, status, steps, mean return of the last 100 episodes.
@@ -37,7 +37,9 @@ class RunsArgs:
 def runs(args: list[str], as_json: bool) -> int:
     """List runs, or remove those that failed."""
     given = parse(RunsArgs, args, "shoal runs", about=ABOUT)
-    root = Path(given.runs_dir)
+    root = check_folder(Path(given.runs_dir))
+    if given.yes and not given.clean:
+        raise ValueError("--yes is for --clean, which removes runs: add that, or leave it out")
     found = [_row(run) for run in runs_in(root)]
     if given.clean:
         return _clean([row for row in found if row["removable"]], root, given.yes, as_json)

@@ -6,11 +6,12 @@ import json
 import re
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
 from shoal.cli.parsing import named, parse
+from shoal.runs.folder import check_folder, check_name
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,18 @@ class TuneArgs:
     """With --search: name of its folder; default: tune-ID."""
     runs_dir: str = "runs"
     """With --search: folder that holds the search."""
+
+    def __post_init__(self) -> None:
+        of_search = ("trials", "measure", "steps", "seed", "finalists", "seeds", "name", "runs_dir")
+        of_measuring = ("num_envs", "backends", "workers", "start_method", "seconds", "turns")
+        for one in fields(self):
+            flag = "--" + one.name.replace("_", "-")
+            if getattr(self, one.name) == one.default:
+                continue
+            if self.search and one.name in of_measuring:
+                raise ValueError(f"{flag} is for measuring, --search for settings of PPO: leave one of them out")
+            if not self.search and one.name in of_search:
+                raise ValueError(f"{flag} is for --search: add that, or leave {flag} out")
 
 
 def tune(args: list[str], as_json: bool) -> int:
@@ -104,8 +117,9 @@ def _search(given: TuneArgs, as_json: bool) -> int:
 
     names = ("trials", "measure", "steps", "seed", "finalists", "seeds", "env_kwargs")
     plan = SearchPlan(given.id, **{name: getattr(given, name) for name in names})
-    name = given.name or "tune-" + re.sub(r"[^A-Za-z0-9._-]+", "-", given.id)
-    folder = Path(given.runs_dir) / name
+    name = given.name if given.name is not None else "tune-" + re.sub(r"[^A-Za-z0-9._-]+", "-", given.id)[:75]
+    check_name(name)
+    folder = check_folder(Path(given.runs_dir)) / name
     say(f"search {folder}")
     try:
         found = search(plan, folder, say)

@@ -23,6 +23,7 @@ from shoal.core.seeds import SCHEME, Stream, episode_seed
 from shoal.rides.bookings import Bookings
 from shoal.rides.coach import Coach, figures_of
 from shoal.rides.flexibility.model import ANSWER, epsilon_at, hard_mask, soft_bias
+from shoal.rides.kept import of_all_ranks, part_of
 from shoal.rides.knowledge import answers_to, figures_of_types, first_flexibility, new_flexibility, settle
 from shoal.rides.observe import FEATURES_VERSION, Menu, anticipate, make_menu, observation_space, observe
 from shoal.rides.options import RidesOptions
@@ -168,7 +169,7 @@ class RidesVectorEnv(TrainingEnv):
     def after_rollout(self, progress: float) -> dict[str, Any]:
         """Let the flexibility model learn when it is due; figures of the days that ended since the last call."""
         self.progress = progress
-        ended = self._of_all_ranks(self._ended)
+        ended = of_all_ranks(self.ranks, self._ended)
         metrics: dict[str, Any] = figures_of(ended, self.options.customers)
         self._days_ended += sum(len(day["offers"]) for day in ended)
         self._ended.clear()
@@ -180,7 +181,7 @@ class RidesVectorEnv(TrainingEnv):
         if self._in_training:
             self._learned = self.flexibility.finish()
             self._in_training = False
-        for answers in self._of_all_ranks([{"answers": part.view(np.uint8)} for part in self._unseen]):
+        for answers in of_all_ranks(self.ranks, [{"answers": part.view(np.uint8)} for part in self._unseen]):
             if len(answers["answers"]):
                 self.flexibility.add(answers["answers"].view(ANSWER))
         self._unseen.clear()
@@ -243,8 +244,8 @@ class RidesVectorEnv(TrainingEnv):
 
     def set_state(self, tensors: dict[str, Array]) -> list[int]:
         """The inverse of `get_state`; no environment differs."""
-        self.bookings.set_state(_part(tensors, "bookings."))
-        self.flexibility.set_state(_part(tensors, "flexibility."))
+        self.bookings.set_state(part_of(tensors, "bookings."))
+        self.flexibility.set_state(part_of(tensors, "flexibility."))
         self._seeds = [int(seed) for seed in tensors["seeds"]]
         self._own_index, self._episode = tensors["own_index"].copy(), tensors["episode"].copy()
         self._days_learned_at, self._days_ended, in_training = (int(value) for value in tensors["counters"])
@@ -346,21 +347,3 @@ class RidesVectorEnv(TrainingEnv):
         with np.errstate(over="ignore"):
             draws = mix(self.bookings.step_keys() + _EXPLORE) >> np.uint64(11)
         return np.asarray(draws * 2.0**-53 < epsilon_at(self.progress, self.options.epsilon))
-
-    def _of_all_ranks(self, steps: list[dict[str, Array]]) -> list[dict[str, Array]]:
-        """What was kept step by step, of all ranks' environments in their order: what is learned from it is the same on
-        every rank, and what one process with all of them learns."""
-        if self.ranks.size == 1:
-            return steps
-        own = {f"{step}.{name}": array for step, kept in enumerate(steps) for name, array in kept.items()}
-        every = self.ranks.gather(own)
-        found: list[dict[str, Array]] = []
-        for step in range(1 + max((int(key.split(".")[0]) for part in every for key in part), default=-1)):
-            parts = [_part(part, f"{step}.") for part in every]
-            there = [part for part in parts if part]
-            found.append({name: np.concatenate([part[name] for part in there]) for name in there[0]} if there else {})
-        return [kept for kept in found if kept]
-
-
-def _part(tensors: dict[str, Array], prefix: str) -> dict[str, Array]:
-    return {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}

@@ -85,7 +85,8 @@ def evaluate(runs: Sequence[str], given: RunContestArgs, say: Say) -> Shown:
     """`shoal evaluate RUN [RUN...]`: trained runs and baselines on the same days."""
     require("rides", "shoal evaluate")
     from shoal.report import write_report
-    from shoal.rides.contest.report import evaluate_runs, spoken
+    from shoal.rides.contest.page import spoken
+    from shoal.rides.contest.report import evaluate_runs
 
     results, folders = evaluate_runs(
         runs,

@@ -123,12 +123,12 @@ class Rides(Task):
         return evaluate.evaluate(runs, options, say) if runs else evaluate.baselines(options, say)
 
     def headline(self, run: Run, general: str) -> str:
-        from shoal.rides.contest.report import headline
+        from shoal.rides.contest.page import headline
 
         return headline(run)
 
     def sections(self, run: Run) -> Sequence[Section]:
-        from shoal.rides.contest.report import TITLE, section
+        from shoal.rides.contest.page import TITLE, section
         from shoal.runs.page import Part
 
         return (Part(TITLE, section(run, self.evaluations[0][0])),)

@@ -75,8 +75,8 @@ class Run:
     @classmethod
     def create(cls, root: Path, name: str | None, config: Mapping[str, Any], command: str, task: str) -> Run:
         """A new folder under `root`; without a name it is called after the task and the time."""
-        if name is not None and not _NAME.fullmatch(name):
-            raise ValueError(f"run name {_shown(name)} is not allowed: expected {_ALLOWED}")
+        if name is not None:
+            check_name(name)
         files = {
             "config.json": to_json(dict(config)),
             "command.txt": command.encode("utf-8", "backslashreplace") + b"\n",
@@ -85,9 +85,7 @@ class Run:
             "metrics.jsonl": b"",
             "events.jsonl": b"",
         }
-        root = root.resolve()  # an environment of this process may change the working directory
-        if root.exists() and not root.is_dir():
-            raise NotADirectoryError(f"expected --runs-dir as a folder, {root} is a file: choose another")
+        root = check_folder(root.resolve())  # an environment of this process may change the working directory
         root.mkdir(parents=True, exist_ok=True)
         run = cls(_claim(root, name, task))
         try:
@@ -236,6 +234,19 @@ class Run:
         with contextlib.suppress(FileNotFoundError):
             return read_json(self.path / "status.json")
         return {}
+
+
+def check_name(name: str) -> None:
+    """ValueError for a name that no folder of a run may have: it would lie elsewhere, or be hidden."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"run name {_shown(name)} is not allowed: expected {_ALLOWED}")
+
+
+def check_folder(root: Path) -> Path:
+    """The folder that holds runs; NotADirectoryError where that is something else."""
+    if root.exists() and not root.is_dir():
+        raise NotADirectoryError(f"expected --runs-dir as a folder, {root} is a file: choose another")
+    return root
 
 
 def runs_in(root: Path) -> list[Run]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
+import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -13,6 +13,7 @@ from shoal.core.statistics import normal
 from shoal.search.bandit.orders import check_ranks
 from shoal.search.options import SearchConfig
 from shoal.tasks import find, load_all
+from shoal.vector.foreign import import_all
 
 Say = Callable[[str], None]
 
@@ -106,7 +107,12 @@ def domain_class(name: str) -> Any:
         return Gridworld
     module, colon, attribute = name.partition(":")
     if colon:
-        return getattr(importlib.import_module(module), attribute)
+        import_all([module])
+        brought = getattr(sys.modules[module], attribute, None)
+        if not is_dataclass(getattr(brought, "Options", None)):
+            got = f"{module} has no {attribute}" if brought is None else f"got {brought!r}, which has no such Options"
+            raise ValueError(f"expected {name} as a domain, a class with a dataclass Options; {got}")
+        return brought
     task = find(name)
     found = None if task is None else task.search_domain()
     if found is None:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -73,6 +73,17 @@ class FitOptions:
     oracle.safetensors here. The card is beside it."""
 
     def __post_init__(self) -> None:
+        shared, of_oracle = ("what", "seed", "out"), ("hours", "minutes")
+        for one in fields(self):
+            if one.name not in shared and getattr(self, one.name) != one.default:
+                if self.what == "oracle" and one.name not in of_oracle:
+                    raise ValueError(
+                        f"expected of fit oracle --hours, --minutes, --seed and --out alone, got --{one.name}"
+                    )
+                if self.what != "oracle" and one.name in of_oracle:
+                    raise ValueError(
+                        f"--{one.name} is for fit oracle, got fit {self.what}: --days says how long that is"
+                    )
         least = {"days": 20, "customers": 1, "passes": 1, "steps": 1, "seed": 0}
         for name, bound in least.items():
             if getattr(self, name) < bound:
