@@ -60,3 +60,12 @@ def test_no_environment_is_asked_for_an_attribute_by_its_name() -> None:
 def test_few_errors_of_types_are_silenced() -> None:
     """Below 20; most are of torch, Gymnasium and the overridden functions of compiled environments."""
     assert sum(path.read_text().count("type: " + "ignore") for path in SRC.rglob("*.py")) < 20
+
+
+def test_modules_of_tests_have_one_name_each_where_their_folder_is_no_package() -> None:
+    """pytest refuses the second of two, and runs none of its tests."""
+    found: dict[str, Path] = {}
+    for path in sorted(Path(__file__).parent.rglob("test_*.py")):
+        if not (path.parent / "__init__.py").exists():
+            assert path.name not in found, f"{path} and {found[path.name]} have one name: rename one"
+            found[path.name] = path

@@ -81,8 +81,8 @@ def chart(series: Sequence[Series], levels: dict[str, float], x_label: str, y_la
 def _ticks(low: float, high: float) -> list[float]:
     """About five round numbers in a range.
 
-    >>> _ticks(0, 12_800)
-    [0, 2500, 5000, 7500, 10000, 12500]
+    >>> _ticks(0, 11)
+    [0.0, 2.5, 5.0, 7.5, 10.0]
     """
     rough = (high - low) / 5 or 1.0
     size = 10 ** math.floor(math.log10(rough))

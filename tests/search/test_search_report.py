@@ -33,7 +33,7 @@ def test_the_page_stands_alone(tmp_path: Path) -> None:
     page = Path(found.report).read_text()
     for part in (
         "posterior mean",
-        "the next pick of GP-UCB",
+        "next pick of GP-UCB",
         "random search",
         "successive halving",
         "Compliance",
@@ -168,7 +168,7 @@ def test_posterior_figure_shows_every_item_best_first(items: int) -> None:
     axis = figure.axes[0]
     labels = [label.get_text() for label in axis.get_xticklabels()]
     assert labels == [f"c{i}" for i in reversed(range(items))]
-    next_line = next(line for line in axis.lines if line.get_label() == "the next pick of GP-UCB")
+    next_line = next(line for line in axis.lines if line.get_label() == "next pick of GP-UCB")
     assert list(next_line.get_xdata()) == [items - 3, items - 3]
 
 
