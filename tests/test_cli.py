@@ -135,7 +135,7 @@ def test_tasks_lists_what_ships(capsys: pytest.CaptureFixture[str]) -> None:
         (["evaluate", "nothing-there"], "no run"),
         (["evaluate"], "--run"),
         (["bench", "vector"], "unknown command 'bench'"),
-        (["tune"], "--id"),
+        (["tune"], "expected ID"),
     ],
 )
 def test_wrong_usage_names_the_cure(
