@@ -40,7 +40,7 @@ class Saved:
 
     def environments(self, num_envs: int | None, episodes: int, say: Say) -> VectorEnv[Any, Any, Any]:
         """To play so many episodes in; without `num_envs` as many as make it fast."""
-        around = {"imports": self.imports, "wrappers": wrappers_of(self.config)}
+        around: dict[str, Any] = {"imports": self.imports, "wrappers": wrappers_of(self.config)}
         return open_environments(self.made, self.kwargs, num_envs, episodes, self.policy, say, **around)
 
 
