@@ -101,6 +101,8 @@ class RidesOptions:
     oracle_batch: str = field(default="auto", metadata=_LATER)
     """Plans that --oracle neural keeps in memory at once: auto or a number. It is halved when memory runs out, and does
     not change results."""
+    oracle_device: Literal["cpu", "cuda"] = field(default="cpu", metadata=_LATER)
+    """Where the network of --oracle neural is computed."""
     oracle_decode: str = field(default="greedy", metadata=_LATER)
     """Plans that --oracle neural makes for a day; the best one counts. greedy: one. best-of-N: N greedy plans, each
     with another order of requests. sampled-N: the greedy plan and N - 1 sampled from the scores."""
@@ -129,6 +131,8 @@ class RidesOptions:
         if self.oracle_batch != "auto" and not (self.oracle_batch.isdigit() and int(self.oracle_batch)):
             raise ValueError(f"expected --oracle-batch as auto or a number of days, got {self.oracle_batch!r}")
         Decoding.of(self.oracle_decode)
+        if self.oracle_device != "cpu" and self.oracle != "neural":
+            raise ValueError(f"expected --oracle neural beside --oracle-device {self.oracle_device}: it computes there")
         if self.oracle_decode != "greedy" and self.oracle != "neural":
             raise ValueError(f"expected --oracle neural beside --oracle-decode {self.oracle_decode}: it decodes")
         mix = self.type_mix

@@ -15,9 +15,13 @@ def make_oracle(options: RidesOptions, problem: Problem, threads: int, *, traini
         from shoal.rides.routing.neural.standing import standing
         from shoal.rides.routing.neural.weights import load_network
 
-        network = load_network(options.oracle_weights)
         oracle = NeuralOracle(
-            problem, network, threads=threads, batch=options.oracle_batch, decoding=Decoding.of(options.oracle_decode)
+            problem,
+            load_network(options.oracle_weights),
+            threads=threads,
+            batch=options.oracle_batch,
+            device=options.oracle_device,
+            decoding=Decoding.of(options.oracle_decode),
         )
         oracle.notices = (standing(options.oracle_weights),)
         return oracle

@@ -15,12 +15,15 @@ from shoal.rides.routing.neural.decode import order_of
 from shoal.rides.routing.neural.decoding import Decoding
 from shoal.rides.routing.neural.fleet import GAPS, NOWHERE, City, Fleet, make_batch
 from shoal.rides.routing.neural.network import RoutingNetwork
-from shoal.rides.routing.neural.router import Router, chunk_days
+from shoal.rides.routing.neural.router import Router, chunk_days, tile_days
 from shoal.rides.routing.neural.weights import load_network
 from shoal.rides.routing.oracle import RoutingOracle
 from shoal.rides.routing.plans import Plans
 from shoal.rides.routing.problem import NO_CHANGE, OFFER_EARLIER_MIN, OFFER_LATER_MIN, Status, widened
 from shoal.rides.world.world import World, make_world
+
+DEVICES = ("cpu", *(["cuda"] if torch.cuda.is_available() else []))
+on_each_device = pytest.mark.parametrize("device", DEVICES)
 
 
 @functools.cache
@@ -57,21 +60,23 @@ def judge(problem, requests, count, found) -> None:
         assert cost_s(problem, routes, requests[day]) == found.cost_s[day]
 
 
+@on_each_device
 @pytest.mark.parametrize(("vehicles", "capacity"), [(5, 6), (2, 2)])
-def test_every_route_passes_the_independent_checker(vehicles, capacity):
+def test_every_route_passes_the_independent_checker(vehicles, capacity, device):
     problem = world(vehicles=vehicles, capacity=capacity).problem
     requests, count = days(150, 45)
-    found = Router(network(), problem).route(requests, count)
+    found = Router(network(), problem, device=device).route(requests, count)
     judge(problem, requests, count, found)
     assert found.placed.sum() > 0.6 * count.sum()
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_ten_thousand_days_pass_the_independent_checker():
+@on_each_device
+def test_ten_thousand_days_pass_the_independent_checker(device):
     problem = world().problem
     requests, count = days(10_000, 45)
-    judge(problem, requests, count, Router(load_network(), problem).route(requests, count))
+    judge(problem, requests, count, Router(load_network(), problem, device=device).route(requests, count))
 
 
 def test_places_are_those_of_the_compiled_insertion():
@@ -107,24 +112,26 @@ def same(one, other, rows=slice(None)) -> bool:
     )
 
 
-def test_the_chunk_and_the_days_beside_it_change_no_bit_of_a_day():
-    problem = world().problem
-    requests, count = days(150, 30)
-    whole = Router(network(), problem).route(requests, count)
-    for chunk in (32, 64, 1000):
-        assert same(whole, Router(network(), problem, chunk=chunk).route(requests, count))
+@on_each_device
+def test_the_chunk_and_the_days_beside_it_change_no_bit_of_a_day(device):
+    problem, tile = world().problem, tile_days(device)
+    requests, count = days(4 * tile + 22, 30)
+    whole = Router(network(), problem, device=device).route(requests, count)
+    for chunk in (tile, 2 * tile, 30 * tile):
+        assert same(whole, Router(network(), problem, chunk=chunk, device=device).route(requests, count))
     rows = np.array([7, 99, 3])
-    assert same(whole, Router(network(), problem).route(requests[rows], count[rows]), rows)
+    assert same(whole, Router(network(), problem, device=device).route(requests[rows], count[rows]), rows)
 
 
+@on_each_device
 @pytest.mark.parametrize("words", ["best-of-3", "sampled-3"])
-def test_nor_do_they_where_the_best_of_several_plans_counts(words):
-    problem, decoding = world().problem, Decoding.of(words)._asdict()
-    requests, count = days(70, 16)
-    whole = Router(network(), problem, chunk=1000).route(requests, count, **decoding)
-    assert same(whole, Router(network(), problem, chunk=32).route(requests, count, **decoding))
+def test_nor_do_they_where_the_best_of_several_plans_counts(words, device):
+    problem, decoding, tile = world().problem, Decoding.of(words)._asdict(), tile_days(device)
+    requests, count = days(2 * tile + 6, 16)
+    whole = Router(network(), problem, chunk=30 * tile, device=device).route(requests, count, **decoding)
+    assert same(whole, Router(network(), problem, chunk=tile, device=device).route(requests, count, **decoding))
     rows = np.array([7, 69, 3])
-    assert same(whole, Router(network(), problem).route(requests[rows], count[rows], **decoding), rows)
+    assert same(whole, Router(network(), problem, device=device).route(requests[rows], count[rows], **decoding), rows)
 
 
 def test_a_chunk_is_halved_when_memory_runs_out(monkeypatch):
@@ -146,6 +153,32 @@ def test_a_chunk_is_halved_when_memory_runs_out(monkeypatch):
     assert same(whole, router.route(requests, count))
     assert (router.chunk, router.halved) == (64, 2)
     assert same(whole, router.route(requests, count))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+def test_a_gpu_that_really_runs_out_of_memory_changes_no_bit():
+    """The allocator refuses for true: 8,192 days at once do not fit into what this process may have."""
+    problem = world().problem
+    requests, count = days(6000, 30)
+    whole = Router(network(), problem, chunk=1024, device="cuda").route(requests, count)
+    torch.cuda.empty_cache()
+    spare = 0.6 * 2**30
+    share = (torch.cuda.memory_reserved() + spare) / torch.cuda.get_device_properties(0).total_memory
+    try:
+        torch.cuda.set_per_process_memory_fraction(share)
+        router = Router(network(), problem, chunk=8192, device="cuda")
+        assert same(whole, router.route(requests, count))
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert router.halved >= 1
+
+
+def test_a_gpu_that_is_not_there_is_refused():
+    if not torch.cuda.is_available():
+        with pytest.raises(RuntimeError, match="computed on cuda, and torch sees no CUDA device"):
+            Router(network(), world().problem, device="cuda")
+    with pytest.raises(ValueError, match="expected --oracle neural beside --oracle-device cuda"):
+        RidesOptions(oracle_device="cuda")
 
 
 def test_no_memory_at_all_and_other_errors_are_told(monkeypatch):

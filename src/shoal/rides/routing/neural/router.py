@@ -16,7 +16,7 @@ from shoal.rides.routing.neural.fleet import NOWHERE, City, make_batch
 from shoal.rides.routing.neural.network import RoutingNetwork
 from shoal.rides.routing.problem import REQUEST, Problem
 
-TILE = 32  # days of one matrix product; a lone day is computed beside 31 empty ones
+TILES = {"cpu": 32, "cuda": 1024}  # days of one matrix product; a lone day is computed beside empty ones
 SIZES = 8  # days are padded to a multiple of so many requests, by their own number alone
 CHUNK = {"cpu": 256, "cuda": 8192}  # days at once to begin with; a day takes 0.12 MB with 30 requests, 0.19 with 45
 _OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate|not enough memory|alloc_failed|cannot allocate", re.I)
@@ -68,8 +68,14 @@ class Router:
     def __init__(
         self, network: RoutingNetwork, problem: Problem, *, chunk: int | str = "auto", device: str = "cpu"
     ) -> None:
+        if torch.device(device).type == "cuda" and not torch.cuda.is_available():
+            raise RuntimeError(
+                f"the neural oracle was to be computed on {device}, and torch sees no CUDA device here: use cpu "
+                "(shoal train rides: --oracle-device, shoal rides oracle report: --device), or a CUDA build of torch"
+            )
         self.network, self.problem, self.device = network.to(device).eval(), problem, device
         self.city = City.of(problem, device)
+        self.tile = tile_days(device)
         self.chunk = chunk_days(chunk, device)
         self.halved = 0  # times that memory ran out
 
@@ -98,7 +104,7 @@ class Router:
             rows = np.flatnonzero((sizes == size) & (count > 0))
             at = 0
             while at < len(rows):
-                part = rows[at : at + max(TILE, self.chunk // tries.plans // TILE * TILE)]
+                part = rows[at : at + max(self.tile, self.chunk // tries.plans // self.tile * self.tile)]
                 try:
                     self._chunk(requests, count, part, int(size), tries, found)
                     at += len(part)
@@ -108,14 +114,14 @@ class Router:
 
     def _chunk(self, requests: Array, count: Array, rows: Array, size: int, tries: _Tries, out: Routed) -> None:
         """Route some days of like size: whole tiles, of which the last is filled up with empty days."""
-        padded = -(-len(rows) // TILE) * TILE
+        padded = -(-len(rows) // self.tile) * self.tile
         asked = np.zeros((padded, size), REQUEST)
         counts = np.zeros(padded, np.int64)
         asked[: len(rows)], counts[: len(rows)] = requests[rows, :size], count[rows]
         batch = make_batch(self.city, asked, counts)
         orders = torch.stack([order_of(batch, shift_s[:size]) for shift_s in tries.shifts_s], 1)
         noise = None if tries.noise is None else tries.noise[:, :size].repeat(padded, 1, 1)
-        decoded = decode(self.network, batch, orders.flatten(0, 1), tile=TILE, noise=noise)
+        decoded = decode(self.network, batch, orders.flatten(0, 1), tile=self.tile, noise=noise)
         placed, cost_s = decoded.placed.view(padded, tries.plans, size), decoded.fleet.cost_s().view(padded, -1)
         missing = batch.count[:, None] - placed.sum(2)
         best = (missing * NOWHERE + cost_s).argmin(1)  # the first of several
@@ -129,13 +135,18 @@ class Router:
         """Go on with half as many days, if it was memory that ran out."""
         if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(str(error)):
             raise error
-        if self.chunk <= TILE:
+        if self.chunk <= self.tile:
             raise MemoryError(
-                f"the neural oracle ran out of memory with {TILE} days at once, its smallest batch: "
-                f"expected some 20 MB to be free on {self.device} ({error})"
+                f"the neural oracle ran out of memory with {self.tile} days at once, its smallest batch: "
+                f"expected some {0.6 * self.tile:.0f} MB to be free on {self.device} ({error})"
             ) from error
-        self.chunk = max(TILE, self.chunk // 2 // TILE * TILE)
+        self.chunk = max(self.tile, self.chunk // 2 // self.tile * self.tile)
         self.halved += 1
+
+
+def tile_days(device: str) -> int:
+    """Days of one matrix product on a device: the same whatever is asked of it, so that no day's bits change."""
+    return TILES.get(torch.device(device).type, TILES["cpu"])
 
 
 def chunk_days(chunk: int | str, device: str = "cpu") -> int:
@@ -152,4 +163,5 @@ def chunk_days(chunk: int | str, device: str = "cpu") -> int:
         days = 0
     if days < 1:
         raise ValueError(f"expected --oracle-batch as auto or a number of days from 1, got {chunk!r}")
-    return -(-days // TILE) * TILE
+    tile = tile_days(device)
+    return -(-days // tile) * tile
