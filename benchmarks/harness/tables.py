@@ -123,6 +123,13 @@ def credit_bias(results: Results) -> str:
         cells(again, told(f"{again}: {less}"), "the same", "the same", judged(f"{again}: slope of the true gain"), "0",
               told(f"{again}: what the credit says of taught less own"))
     )  # fmt: skip
+    for words, name in (("rebuilt twice, 50%, the mean", "50%, mean of two estimates"),
+                        ("rebuilt, 50%, a search of three times the length", "50%, 100 pricing iterations"),
+                        ("rebuilt, 50%, what two estimates have in common", "50%")):  # fmt: skip
+        slope = "slope of the true gain" + (" on what two estimates have in common" if name == "50%" else "")
+        if f"{name}: {slope}" in whole:
+            day = told(f"{name}: {less}")
+            lines.append(cells(words, "", "", day, judged(f"{name}: {slope}"), "", ""))
     gain, taught = told("true gain of the best change"), told("taught less own where they differ")
     lines.append(cells("**truth**", f"gain of the best change: {gain}", "", "", "1", "0", taught))
     return "\n".join(lines)
