@@ -78,7 +78,10 @@ def credit_study(results: Results) -> str:
     others = [row for name, row in rows.items() if ": trained less " not in name]
     lines += ["", cells("figure", "value", "target"), "|---|---|---|"] if others else []
     lines += [
-        cells(f"{row.name.removeprefix('rides, ')} ({row.note})", value_of(row, 2), target_of(row)) for row in others
+        cells(
+            row.name.removeprefix("rides, ") + (f" ({row.note})" if row.note else ""), value_of(row, 2), target_of(row)
+        )
+        for row in others
     ]
     return "\n".join(lines)
 
