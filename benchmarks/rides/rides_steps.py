@@ -117,7 +117,7 @@ def trained(name: str, seed: int, days: int) -> dict[str, Any]:
     """One training, and its days."""
     arm = ARMS[name]
     own = _OWN | {"credit_requests": arm.requests}
-    config = config_for("rides", env_kwargs=json.dumps(own), seed=seed, **({"episodes": TRAINED} | arm.options))
+    config: Any = config_for("rides", env_kwargs=json.dumps(own), seed=seed, **({"episodes": TRAINED} | arm.options))
     torch.set_num_threads(choose_threads(config.ppo))
     envs: Any = make_envs(config, None, lambda text: None)
     if (arm.estimates, arm.price) != (1, PRICE_ITERATIONS):
