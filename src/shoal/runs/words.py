@@ -30,6 +30,15 @@ def decimals(*values: float | None) -> int:
     return min(max(3 - math.floor(math.log10(largest)), 1), 8) if largest > 0 else 1
 
 
+def finite(value: Any) -> float | None:
+    """A number that is one, of a file that anybody may have written.
+
+    >>> finite(3), finite(float("nan")), finite("3")
+    (3.0, None, None)
+    """
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
 def figure(value: float | None, places: int | None = None) -> str:
     """A return as text.
 
