@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import re
 import shutil
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from shoal.core.plain import from_dict
 from shoal.runs.disk import from_json, replace_atomically, sync_folder, to_json
 from shoal.runs.folder import Run
-from shoal.runs.lock import Lock, Locked
+from shoal.runs.lock import ORPHAN_S, Lock
 from shoal.search.domain import Fresh, Pull, Ranking
-from shoal.search.options import SearchConfig, config_from
+from shoal.search.options import SearchConfig
 
 REQUEST, PULL, RANKING, LOG = "request.json", "pull.json", "ranking.json", "worker.log"
 FRESH = "fresh.json"
 UNIVERSAL = "universal"
-ORPHAN_S = 30.0  # a worker of a killed search ends by itself; so long its folder is waited for
 
 _README = """\
 This folder is one search of shoal: a bandit whose every pull is a training run.
@@ -90,7 +89,8 @@ class SearchFolder:
 
     @property
     def config(self) -> SearchConfig:
-        return config_from(self.run.config["search"])
+        found: SearchConfig = from_dict(self.run.config["search"], SearchConfig, "search")
+        return found
 
     @property
     def options(self) -> dict[str, Any]:
@@ -163,14 +163,8 @@ class SearchFolder:
 
 def claim(folder: Path) -> Lock:
     """Become the only process that pulls here, and clear what an unfinished attempt left."""
-    lock, end = Lock(folder / "lock"), time.monotonic() + ORPHAN_S
-    while True:
-        try:
-            lock.acquire()
-            break
-        except Locked:
-            if time.monotonic() > end:
-                raise
+    lock = Lock(folder / "lock")
+    lock.acquire(ORPHAN_S)
     for entry in folder.iterdir():
         if entry.name not in (REQUEST, LOG, "lock"):
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
