@@ -1,13 +1,51 @@
-"""How a batch is cut into slices, and how many faults it may survive."""
+"""What all batches are told alike, how one is cut into slices, and how many faults it may survive."""
 
 from __future__ import annotations
 
 import itertools
 from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from gymnasium.vector import AutoresetMode
 
 from shoal.core.errors import EnvFault, too_many_restarts
+from shoal.core.own import parse_autoreset
+from shoal.core.seeds import Stream
 
 POLICIES = ("fail", "restart")
+
+
+@dataclass(frozen=True)
+class Common:
+    """The options that `serial`, `process`, `split` and `ray` share; ValueError where one makes no sense."""
+
+    stream: Stream = Stream.TRAIN
+    on_fault: str = "fail"
+    max_restarts: int = 10
+    restart_window: int = 10_000
+    check_finite: bool = True
+    autoreset_mode: str | AutoresetMode = "same_step"
+
+    def __post_init__(self) -> None:
+        if self.on_fault not in POLICIES:
+            raise ValueError(f"expected on_fault as one of {', '.join(POLICIES)}, got {self.on_fault!r}")
+        if self.max_restarts < 0 or self.restart_window < 1:
+            raise ValueError(
+                f"expected max_restarts >= 0 and restart_window >= 1, got {self.max_restarts} and {self.restart_window}"
+            )
+        object.__setattr__(self, "autoreset_mode", parse_autoreset(self.autoreset_mode))
+
+    @property
+    def of_chunks(self) -> dict[str, Any]:
+        """What a `Chunk` is told of them, wherever it lives."""
+        return {
+            "stream": self.stream,
+            "restart": self.on_fault == "restart",
+            "max_restarts": self.max_restarts,
+            "check_finite": self.check_finite,
+            "next_step": self.autoreset_mode == AutoresetMode.NEXT_STEP,
+        }
 
 
 class Restarts:
@@ -27,14 +65,6 @@ class Restarts:
             self._times.popleft()
         if len(self._times) > self.most:
             raise too_many_restarts(len(self._times), f"within {self.window} steps", self.most, self.faults[-1])
-
-
-def check_policy(on_fault: str, max_restarts: int, restart_window: int) -> None:
-    """The options of faults; ValueError where one makes no sense."""
-    if on_fault not in POLICIES:
-        raise ValueError(f"expected on_fault as one of {', '.join(POLICIES)}, got {on_fault!r}")
-    if max_restarts < 0 or restart_window < 1:
-        raise ValueError(f"expected max_restarts >= 0 and restart_window >= 1, got {max_restarts} and {restart_window}")
 
 
 def cut(num_envs: int, parts: int) -> list[slice]:

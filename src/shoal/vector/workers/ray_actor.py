@@ -20,7 +20,6 @@ import numpy as np
 
 from shoal.core.arrays import Array
 from shoal.core.errors import as_fault
-from shoal.core.seeds import Stream
 from shoal.extras import version
 from shoal.vector.chunk import Chunk, Infos
 from shoal.vector.environments import first_environment
@@ -67,17 +66,8 @@ class EnvActor:
                 with open(options["watched"], "r+b") as file:
                     block.current = np.frombuffer(mmap.mmap(file.fileno(), 8), np.int64)
             block.clear()
-            self.chunk = Chunk(
-                factories,
-                0,
-                block,
-                stream=Stream(options["stream"]),
-                restart=options["restart"],
-                max_restarts=options["max_restarts"],
-                check_finite=options["check_finite"],
-                next_step=options["next_step"],
-                first_env=self.__dict__.pop("first_env", None),
-            )
+            first_env = self.__dict__.pop("first_env", None)
+            self.chunk = Chunk(factories, 0, block, first_env=first_env, **options["chunks"])
             return {}
 
         return self._guarded(build)
