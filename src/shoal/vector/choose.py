@@ -50,7 +50,7 @@ def step_cost_s(env: VectorEnv[Any, Any, Any]) -> float:
     observations, _ = env.reset(seed=0)
     observations, *_ = env.step(actions(observations))  # the first may compile, load or cache something
     means = []
-    with _without_collections():
+    with without_collections():
         for _ in range(_TURNS):
             seconds, steps, observations = _play(env, actions, observations, _PROBE_S / _TURNS, 400)
             means.append(seconds / steps)
@@ -112,7 +112,7 @@ def _steps_per_s(env: VectorEnv[Any, Any, Any]) -> float:
     actions = RandomActions(env, seed=0)
     observations, _ = env.reset(seed=0)
     speeds = []
-    with _without_collections():
+    with without_collections():
         for _ in range(_TURNS):
             seconds, steps, observations = _play(env, actions, observations, _TRIAL_S / _TURNS)
             speeds.append(steps * env.num_envs / seconds)
@@ -134,7 +134,7 @@ def _play(
 
 
 @contextlib.contextmanager
-def _without_collections() -> Iterator[None]:
+def without_collections() -> Iterator[None]:
     """One full collection takes longer than a whole measurement."""
     was_on = gc.isenabled()
     gc.disable()
