@@ -17,10 +17,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.rides.li_lim import load_li_lim
 from shoal.cage2.traces import load as load_recording
 from shoal.config import TrainConfig, from_dict, to_dict
 from shoal.core.spaces import space_from_data, space_to_data
-from shoal.rides.routing.li_lim import load_li_lim
 from shoal.rides.world.city import san_francisco
 from shoal.rides.world.city_files import load_city
 from shoal.rides.world.files import load_riders
