@@ -201,11 +201,7 @@ def _short_form(task: str, args: list[str]) -> tuple[dict[str, list[str]], list[
 
 
 def _lines(found: Any) -> list[str]:
-    lines = [*found.lines(), ""]
-    if found.folder is not None:
-        from shoal.runs.folder import shown_path
+    from shoal.runs.folder import shown_path
 
-        lines.append(f"folder   {shown_path(found.folder)}")
-    if found.report is not None:
-        lines.append(f"report   {shown_path(found.report)}")
-    return lines if lines[-1] else lines[:-1]
+    places = [(name, place) for name in ("folder", "report") if (place := getattr(found, name)) is not None]
+    return [*found.lines(), *([""] if places else []), *(f"{name:<9}{shown_path(place)}" for name, place in places)]

@@ -142,19 +142,14 @@ class DeployedPolicy:
         return all(np.shape(part)[1:] == shape and np.ndim(part) == len(shape) + 1 for part, (_, shape, _) in pairs)
 
 
-def only_built_in(name: str, options: dict[str, Any]) -> OwnNetwork:
-    """The resolver of whoever knows no tasks."""
-    raise ValueError(f"expected a checkpoint of the built-in network, got one of the task {name!r}")
-
-
 def read_policy(
     run: str | Path,
+    resolve: Resolver,
     *,
     epoch: int | None = None,
-    checkpoint: str | int | None = None,
-    network: nn.Module | None = None,
-    runs_dir: str | Path = "runs",
-    resolve: Resolver = only_built_in,
+    checkpoint: str | int | None,
+    network: nn.Module | None,
+    runs_dir: str | Path,
 ) -> DeployedPolicy:
     """The policy of a run: the best by the evaluations while it trained, if there were any, else the newest; or that
     of an epoch kept. `checkpoint` may be "last", "best" or an epoch. The caller says what `skipped` and `chosen` name.

@@ -113,24 +113,23 @@ class SearchFolder:
         folder = self.of(request)
         if not (folder / PULL).exists():
             return None
-        found = from_json((folder / PULL).read_bytes())
-        asked = Request(**found["request"])
-        if asked != request:
+        found = self._read(folder / PULL)
+        if found.request != request:
             raise ValueError(
-                f"{folder} was asked for {asked}, this search asks for {request}: the folder is of another version of "
-                "shoal or was changed by hand. Start a new search"
+                f"{folder} was asked for {found.request}, this search asks for {request}: the folder is of another "
+                "version of shoal or was changed by hand. Start a new search"
             )
-        return Record(asked, Pull(**found["pull"]), found["wall_s"], found["cpu_s"], self.fresh(asked))
+        return found
 
     def records(self) -> list[Record]:
         """All finished pulls, by number, as they stand on the disk."""
-        found = []
-        for file in sorted(self.path.glob(f"pulls/[0-9]*/{PULL}")):
-            data = from_json(file.read_bytes())
-            request = Request(**data["request"])
-            times = data["wall_s"], data["cpu_s"]
-            found.append(Record(request, Pull(**data["pull"]), *times, self.fresh(request)))
+        found = map(self._read, self.path.glob(f"pulls/[0-9]*/{PULL}"))
         return sorted(found, key=lambda record: record.request.number)
+
+    def _read(self, file: Path) -> Record:
+        data = from_json(file.read_bytes())
+        request = Request(**data["request"])
+        return Record(request, Pull(**data["pull"]), data["wall_s"], data["cpu_s"], self.fresh(request))
 
     def fresh(self, request: Request) -> Fresh | None:
         """The score of this pull on fresh episodes, if it was made."""
