@@ -1,4 +1,5 @@
-"""What all batches are told alike, how one is cut into slices, and how many faults it may survive."""
+"""What all batches are told alike, how one is cut into slices, who owns what of it, and how many faults it may
+survive."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from shoal.core.own import parse_autoreset
 from shoal.core.seeds import Stream
 
 POLICIES = ("fail", "restart")
+SLICES = ("lockstep", "double", "ready")
 
 
 @dataclass(frozen=True)
@@ -78,3 +80,30 @@ def cut(num_envs: int, parts: int) -> list[slice]:
     for part in range(parts):
         edges.append(edges[-1] + size + (part < extra))
     return [slice(a, b) for a, b in itertools.pairwise(edges)]
+
+
+def check_options(
+    num_envs: int, workers: int | None, slices: str, step_timeout_s: float, start_timeout_s: float
+) -> None:
+    """The options of a batch over workers."""
+    if num_envs < 1:
+        raise ValueError("expected at least one environment, got none")
+    if workers is not None and workers < 1:
+        raise ValueError(f"expected at least one worker, got {workers}")
+    if slices not in SLICES:
+        raise ValueError(f"expected slices as one of {', '.join(SLICES)}, got {slices!r}")
+    if not step_timeout_s > 0 or not start_timeout_s > 0:
+        raise ValueError(f"expected timeouts above 0 s, got {step_timeout_s} and {start_timeout_s}")
+
+
+def owned_rows(number: int, count: int, parts: list[slice], by_readiness: bool, here: int) -> list[tuple[int, slice]]:
+    """The rows of each slice that worker `number` of `count` owns; the first `here` of all are nobody's."""
+    if by_readiness:
+        return [(number, parts[number])]
+    owned = []
+    for part, whole in enumerate(parts):
+        first = max(whole.start, here)
+        rows = cut(whole.stop - first, count)[number]
+        if rows.stop > rows.start:
+            owned.append((part, slice(rows.start + first, rows.stop + first)))
+    return owned

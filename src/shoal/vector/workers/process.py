@@ -25,10 +25,9 @@ from shoal.vector.batch import BatchVectorEnv, News
 from shoal.vector.chunk import Infos
 from shoal.vector.environments import EnvFactory
 from shoal.vector.memory import Block, SharedMemory
-from shoal.vector.parts import Common, cut
+from shoal.vector.parts import Common, check_options, cut, owned_rows
 from shoal.vector.workers import worker as protocol
 from shoal.vector.workers.launch import check_processes, safe_start_method
-from shoal.vector.workers.parts import check_options, indices, owned_rows
 from shoal.vector.workers.protocol import Sieve, faults_of, raise_mistakes
 from shoal.vector.workers.rows import SharedRows
 from shoal.vector.workers.supervisor import Remote, end_all, leave
@@ -237,7 +236,7 @@ class ProcessVectorEnv(BatchVectorEnv):
         self._attributes[name] = values
 
     def _values_for(self, one: Remote, name: str, values: Sequence[Any]) -> bytes:
-        return bytes(cloudpickle.dumps((name, [[values[index] for index in indices(rows)] for _, rows in one.parts])))
+        return bytes(cloudpickle.dumps((name, [values[rows] for _, rows in one.parts])))
 
     def _tell_all(self, command: int, payload: bytes) -> None:
         for one in self._workers:

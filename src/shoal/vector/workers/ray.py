@@ -20,9 +20,8 @@ from shoal.vector.batch import BatchVectorEnv, News
 from shoal.vector.chunk import Infos
 from shoal.vector.environments import EnvFactory
 from shoal.vector.memory import Block
-from shoal.vector.parts import Common, cut
+from shoal.vector.parts import Common, check_options, cut
 from shoal.vector.workers import ray_rows
-from shoal.vector.workers.parts import check_options
 from shoal.vector.workers.protocol import Sieve, faults_of, raise_mistakes
 from shoal.vector.workers.ray_instance import INSTANCE, free_cores
 from shoal.vector.workers.ray_remote import Here, RemoteActor
