@@ -285,15 +285,25 @@ def test_no_fewer_environments_than_allowed(crowd: Any, least: int | None) -> No
 
 
 def test_training_goes_on_after_a_dead_actor(tmp_path: Path) -> None:
-    """End to end: the broken episode is masked and counted, the run is labelled inexact."""
+    """End to end: the broken episode is masked and counted, the run is labelled inexact; it goes on without Ray."""
     once = tmp_path / "once"
+
+    def env() -> FaultyEnv:
+        return FaultyEnv("kill", TickEnv(7), at_step=40, once=once)
+
     result = shoal.train(
-        env=lambda: FaultyEnv("kill", TickEnv(7), at_step=40, once=once),
-        num_envs=4, workers=2, backend="ray", on_fault="restart", rollout_steps=32, epochs=3, runs_dir=str(tmp_path),
+        env=env, num_envs=4, workers=2, backend="ray", on_fault="restart", rollout_steps=32, epochs=3,
+        runs_dir=str(tmp_path),
     )  # fmt: skip
     assert result.status == "finished"
     assert result.restarts == 1
-    assert "actor was replaced" in (Path(result.run) / "events.jsonl").read_text()
+    events = Path(result.run) / "events.jsonl"
+    assert "actor was replaced" in events.read_text()
+    on = shoal.train(resume=result.run, env=env, backend="serial", epochs=4)
+    assert on.status == "finished"
+    assert "labelled inexact" in events.read_text()
+    assert "changed backend: ray -> serial" in events.read_text()
+    assert shoal.load_policy(on.run)(np.zeros(4, np.float32)) in (0, 1)
 
 
 def listening() -> set[tuple[str, int]]:
