@@ -1,8 +1,10 @@
-"""Shared by all tests: threads are capped, since oversubscribing two cores has cost tenfold."""
+"""Shared by all tests: threads are capped, since oversubscribing two cores has cost tenfold; runs are in memory, since
+a small training waits half a second for a disk and takes a tenth of that to compute."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 
 import pytest
@@ -14,12 +16,25 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMB
     os.environ.setdefault(name, "1")
 os.environ.setdefault("MPLBACKEND", "svg")
 os.environ["WANDB_MODE"] = "offline"
+_MEMORY, _ROOM = "/dev/shm", 2 << 30  # bytes; the tests of a session write a tenth of it
+if os.access(_MEMORY, os.W_OK | os.X_OK) and shutil.disk_usage(_MEMORY).free > _ROOM:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", _MEMORY)  # where tmp_path is
 
-ONE_BY_ONE = ("faults", "cluster", "vector", "benchmarks")  # they count what is left in /dev/shm, or look at clocks
+ONE_BY_ONE = ("faults", "cluster")  # they count what is left in /dev/shm
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Under `pytest -n 2 --dist loadgroup` these run one after the other, beside all others."""
+    """Under `pytest -n 2 --dist loadgroup` these run one after the other, beside all others; the tests of any other
+    file in one process, so that what a file shares is made once: a trained run, machine code."""
     for item in items:
-        if item.path.parent.name in ONE_BY_ONE:
-            item.add_marker(pytest.mark.xdist_group("one by one"))
+        folder = item.path.parent
+        alone = folder.parent.name == "tests" and folder.name in ONE_BY_ONE
+        group = "one by one" if alone else f"{folder.name}/{item.path.stem}"
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """It is there before anybody counts what is in /dev/shm."""
+    tmp_path_factory.getbasetemp()

@@ -48,8 +48,10 @@ def same(a: Any, b: Any) -> bool:
     return bool(np.array_equal(a, b, equal_nan=np.asarray(a).dtype.kind == "f"))
 
 
-@pytest.mark.parametrize("actors", [1, 2, 3])
-@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP], ids=lambda mode: mode.value)
+@pytest.mark.parametrize(
+    ("actors", "mode"),
+    [(1, AutoresetMode.SAME_STEP), (2, AutoresetMode.NEXT_STEP), (3, AutoresetMode.SAME_STEP)],
+)
 def test_same_numbers_as_serial(actors: int, mode: AutoresetMode) -> None:
     """Row 18: infos, final observations and all, for any number of actors and whoever is done first."""
     factories = [Uneven] * N
@@ -117,12 +119,12 @@ def test_state_comes_back_by_replay() -> None:
 
 
 def test_same_weights_as_serial(tmp_path: Path) -> None:
-    """After 5 epochs of training, for 1, 2 and 3 actors; and where one backend goes on with another's run."""
+    """After 5 epochs of training, for 1 and 3 actors; and where 3 go on with what 2 began."""
     common: dict[str, Any] = {
         "num_envs": 6, "rollout_steps": 32, "seed": 4, "epochs": 5, "runs_dir": str(tmp_path), "save_interval": 2,
     }  # fmt: skip
     expected = hash_of(shoal.train("CartPole-v1", backend="serial", **common).run)
-    for actors in (1, 2, 3):
+    for actors in (1, 3):
         assert hash_of(shoal.train("CartPole-v1", backend="ray", workers=actors, **common).run) == expected
     half = shoal.train("CartPole-v1", backend="ray", workers=2, **common | {"epochs": 2, "lr_schedule": "constant"})
     on = shoal.train(resume=half.run, epochs=5, workers=3)

@@ -94,7 +94,7 @@ def test_a_forked_process_is_told():
         warnings.simplefilter("ignore", DeprecationWarning)  # that forking with threads is a poor idea is the point
         child = os.fork()
     if child == 0:
-        signal.alarm(10)
+        signal.alarm(100)
         try:
             many.step(np.zeros(4, np.int64))
         except RuntimeError as error:

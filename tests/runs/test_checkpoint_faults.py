@@ -81,7 +81,7 @@ def test_killed_at_a_fault_point(tmp_path: Path, point: str) -> None:
     for count in (2, 3, 4):
         save(tmp_path, count // 2, {"w": np.full(9, count), "n": np.array(count)}, {"count": count})
     process = start_saver(tmp_path, 5, f"checkpoint:{point}")
-    process.communicate(timeout=30)
+    process.communicate(timeout=200)
     assert process.returncode == -signal.SIGKILL
     assert consistent(load_latest(tmp_path)) == (5 if point == "before-prune" else 4)
     save(tmp_path, 3, {"w": np.full(9, 6), "n": np.array(6)}, {"count": 6})
@@ -92,7 +92,7 @@ def test_killed_at_a_fault_point(tmp_path: Path, point: str) -> None:
 def test_fault_point_at_one_epoch(tmp_path: Path) -> None:
     """`point@epoch` dies at that epoch's save only."""
     process = start_saver(tmp_path, 2, "checkpoint:before-rename@4")
-    output, _ = process.communicate(timeout=30)
+    output, _ = process.communicate(timeout=200)
     assert output.split()[-1] == "7"
     assert consistent(load_latest(tmp_path)) == 7
 
