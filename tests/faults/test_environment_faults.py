@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.faults.compiled import Breaking
 from clock import lives, until, within
-from shoal.compiled.vector import CompiledEnv, CompiledVectorEnv
+from shoal.compiled.vector import CompiledVectorEnv
 from shoal.core import errors
 from shoal.core.errors import EnvFault, EnvRaised, EnvTimeout, NotFinite, TooManyRestarts, WorkerDied
 from shoal.core.seeds import episode_seed
@@ -420,35 +420,12 @@ def test_quarantine_keeps_the_numbers_clean(backend: str, kind: str, tmp_path: P
     env.close()
 
 
-class _Poisoned(CompiledEnv):
-    """A compiled environment whose numbers turn to NaN in step 3."""
-
-    state = np.dtype([("t", "i8")])
-    params = np.dtype([("obs", "f8"), ("reward", "f8")])
-    observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
-    action_space = gym.spaces.Discrete(2)
-
-    @staticmethod
-    def reset(state: Any, rng: Any, params: Any) -> None:
-        state.t = 0
-
-    @staticmethod
-    def step(state: Any, rng: Any, action: Any, params: Any) -> Any:
-        state.t += 1
-        return params.reward if state.t == 3 else 0.0, False
-
-    @staticmethod
-    def observe(state: Any, out: Any, params: Any) -> None:
-        out[0] = state.t
-        out[1] = params.obs if state.t == 3 else 0.0
-
-
 @pytest.mark.parametrize(
     ("obs", "reward"), [(np.nan, 0.0), (np.inf, 0.0), (0.0, np.nan)], ids=["nan-obs", "inf-obs", "nan-reward"]
 )
 def test_compiled_numbers_are_checked(obs: float, reward: float) -> None:
     """Row 8, compiled: NaN and infinity are found in the same step, with environment and step."""
-    env = CompiledVectorEnv(_Poisoned(obs=obs, reward=reward), 3)
+    env = CompiledVectorEnv(Breaking(obs=obs, reward=reward, raises=0.0), 3)
     env.reset(seed=0)
     for _ in range(2):
         env.step(np.zeros(3, int))
