@@ -29,7 +29,7 @@ run: $(STAMP)  ## train the ride negotiator from nothing, evaluate it on held-ou
 TEST_PROCESSES ?= 2
 
 test: $(STAMP)  ## the tests that take minutes, in TEST_PROCESSES=2 processes
-	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadgroup --no-loadscope-reorder
+	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadgroup
 
 test-slow: $(STAMP)  ## learning, soak and other long tests
 	$(BIN)/pytest -m slow

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from typing import Any
 
 import pytest
 
@@ -20,18 +21,22 @@ _MEMORY, _ROOM = "/dev/shm", 2 << 30  # bytes; the tests of a session write a te
 if os.access(_MEMORY, os.W_OK | os.X_OK) and shutil.disk_usage(_MEMORY).free > _ROOM:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", _MEMORY)  # where tmp_path is
 
-ONE_BY_ONE = ("faults", "cluster")  # they count what is left in /dev/shm
+ONE_BY_ONE = ("tests/faults/", "tests/cluster/")  # they count what is left in /dev/shm
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Under `pytest -n 2 --dist loadgroup` these run one after the other, beside all others; the tests of any other
-    file in one process, so that what a file shares is made once: a trained run, machine code."""
-    for item in items:
-        folder = item.path.parent
-        alone = folder.parent.name == "tests" and folder.name in ONE_BY_ONE
-        group = "one by one" if alone else f"{folder.name}/{item.path.stem}"
-        item.add_marker(pytest.mark.xdist_group(group))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Under `pytest -n 2 --dist loadgroup` the tests of a file run in one process, so that what they share is made
+    once: a trained run, machine code; and those of ONE_BY_ONE run one after the other. Marks of xdist_group would not
+    do: with pytest 9.2, pytest-xdist 3.8 writes the group where nobody reads it."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "one by one" if nodeid.startswith(ONE_BY_ONE) else nodeid.split("::")[0]
+
+    config.option.loadscopereorder = False  # as collected: what comes last, the examples of docstrings, is short
+    return ByFile(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 @pytest.fixture(autouse=True, scope="session")
