@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -12,7 +13,6 @@ import pytest
 from benchmarks.harness import interleave as turns
 from benchmarks.harness.interleave import Contestant, PeerMissing, in_fresh_process, interleave, ratios
 from benchmarks.vector import process_speed
-from clock import until
 from shoal.runs.usage import tree_cpu_s
 
 _ENV = {"cost_us": 100.0}
@@ -99,7 +99,10 @@ def test_closing_leaves_no_process_behind() -> None:
     one = Contestant("ideal", "benchmarks.harness.contestants:Ideal", env=_ENV, num_envs=2, processes=2)
     group = one._process.pid
     one.close()
-    assert until(lambda: not _group_lives(group))
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and _group_lives(group):
+        time.sleep(0.05)
+    assert not _group_lives(group)
 
 
 def _group_lives(group: int) -> bool:
