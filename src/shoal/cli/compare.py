@@ -79,7 +79,11 @@ def compare(args: list[str], as_json: bool) -> int:
     find_here(imports)
     try:
         with launching.on(given.on, given.ray_address):
-            found = _existing(words, args, given, report_only) if not vary else _new(words, args, given, vary, imports)
+            found = (
+                _existing(words, args, given, report_only, imports)
+                if not vary
+                else _new(words, args, given, vary, imports)
+            )
     except KeyboardInterrupt:
         _say("stopped; every finished training is kept: go on with shoal compare and the folder named above")
         return 130
@@ -87,7 +91,7 @@ def compare(args: list[str], as_json: bool) -> int:
     return 0
 
 
-def _existing(words: list[str], args: list[str], given: CompareArgs, report_only: bool) -> Any:
+def _existing(words: list[str], args: list[str], given: CompareArgs, report_only: bool, imports: list[str]) -> Any:
     from shoal.comparison.api import compare_existing
 
     if args:
@@ -96,7 +100,7 @@ def _existing(words: list[str], args: list[str], given: CompareArgs, report_only
         _known_task(words[0])
     return compare_existing(
         words, runs_dir=given.runs_dir, primary=given.primary, threshold=given.threshold, say=_say,
-        parallel=given.parallel, report_only=report_only,
+        parallel=given.parallel, report_only=report_only, imports=imports,
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from shoal import launching
 from shoal.comparison.facts import RunFacts, facts_of, source_digest
 from shoal.comparison.folder import ComparisonFolder, is_comparison, jobs_of
-from shoal.comparison.loop import default_parallel, go_on
+from shoal.comparison.loop import check_named, default_parallel, go_on
 from shoal.comparison.metrics import PRIMARY, Frame
 from shoal.comparison.page import write_page
 from shoal.comparison.pilot import speeds_of
@@ -182,12 +182,16 @@ def compare_existing(
     say: Say,
     parallel: int | None = None,
     report_only: bool = False,
+    imports: Sequence[str] = (),
 ) -> Comparison:
     """Runs that are there, in arms by what they were trained with; or a comparison, gone on with."""
     runs = [Run.open(one, Path(runs_dir)) for one in given]
     if len(runs) == 1 and is_comparison(runs[0]):
         folder = ComparisonFolder(runs[0])
-        return read(folder) if report_only else finish(folder, parallel, say)
+        if report_only:
+            return read(folder)
+        check_named(folder, imports, "shoal compare")
+        return finish(folder, parallel, say)
     for run in runs:
         if "task" not in run.config:
             raise ValueError(f"{run.path}: expected the folder of a training run, got that of a search or comparison")
