@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import shoal.runs
+from clock import slowness
 from shoal.runs.console import Console
 
 SOURCE = str(Path(shoal.runs.__file__).parents[2])
@@ -165,7 +166,7 @@ def test_cost_of_logging(terminal: bool) -> None:
     started = time.perf_counter()
     for epoch in range(1000):
         console.log(row(epoch))
-    assert time.perf_counter() - started < 1.0
+    assert time.perf_counter() - started < 1.0 * slowness()
     console.close()
 
 
@@ -192,7 +193,7 @@ def test_real_terminal_stays_sane(with_signal: signal.Signals) -> None:
         [sys.executable, "-c", CHILD], env=environment, stdin=theirs, stdout=theirs, stderr=theirs
     )
     text = b""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 200
     sent = False
     while time.monotonic() < deadline:
         if select.select([ours], [], [], 0.1)[0]:
@@ -202,7 +203,7 @@ def test_real_terminal_stays_sane(with_signal: signal.Signals) -> None:
         if not sent and text.count(b"explained variance") >= 2:
             process.send_signal(with_signal)
             sent = True
-    process.wait(timeout=5)
+    process.wait(timeout=60)
     assert sent
     assert termios.tcgetattr(theirs) == settings
     os.close(ours)
