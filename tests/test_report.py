@@ -275,15 +275,15 @@ def test_lines_and_words_are_readable_in_the_dark() -> None:
     from shoal.cage2 import figures as episode
     from shoal.rides.figures import day as rides_day
     from shoal.runs import curves
-    from shoal.search import figures as posterior
+    from shoal.search import figures as way
 
-    strong = [curves.INK, curves.LABEL, posterior.PASSED, posterior.FAILED, posterior.NEXT, posterior.TRUE]
-    strong += [*posterior.STRATEGY_COLOURS.values(), *rides_day.VEHICLES, rides_day.RING, rides_day.PICKUP]
+    strong = [curves.INK, curves.LABEL, way.FIRST, way.LAST]
+    strong += [*rides_day.VEHICLES, rides_day.RING, rides_day.PICKUP]
     strong += [rides_day.DROPOFF, episode.BLUE, episode.RED, "#000000", "#1d2733"]
     for colour in strong:
         assert contrast(in_the_dark(colour), DARK) >= 3.0, colour
     assert contrast(in_the_dark(episode.RED), in_the_dark(episode.ACCESS_COLOURS[2])) >= 2.0
-    assert contrast(in_the_dark(posterior.BAND), DARK) < 3.0
+    assert contrast(in_the_dark(way.BAND), DARK) < 3.0
     assert "fill: var(--cd1495b, #d1495b)" in themed('<svg width="1"><path style="fill: #d1495b"/></svg>')
 
 

@@ -23,6 +23,7 @@ from shoal.core.seeds import episode_seed
 from shoal.testing.faults import ERROR_TEXT, FaultyEnv, TickEnv
 from shoal.vector.workers import ray as ray_backend
 from shoal.vector.workers.ray import RayVectorEnv
+from shoal.vector.workers.ray_instance import Instance
 from shoal.vector.workers.ray_warden import processes_of
 
 N, BAD, AT = 4, 1, 3
@@ -422,3 +423,21 @@ def test_nothing_is_left_after_the_driver_is_killed() -> None:
     assert not Path(folder).exists()
     assert set(os.listdir("/dev/shm")) <= shm
     assert not Path.home().joinpath(".ray").exists() or "auth_token" not in os.listdir(Path.home() / ".ray")
+
+
+def test_an_instance_that_does_not_start_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With Ray's own reason and what to do; its folder and warden are gone."""
+    ray = pytest.importorskip("ray")
+
+    def refuse(**options: Any) -> None:
+        raise Exception("The current node timed out during startup.")
+
+    monkeypatch.setattr(ray, "init", refuse)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    instance = Instance()
+    with pytest.raises(
+        RuntimeError, match=r"did not start here: The current node timed out during startup\. Is the machine"
+    ):
+        instance.join(None, 1)
+    assert instance.folder is None

@@ -60,7 +60,8 @@ def test_missing_values_and_extra_rows() -> None:
     """What a row lacks is a dash, a task's own rows follow the usual ones, odd values are shown as is."""
     stream = io.StringIO()
     extra = [("riders [bold]asked[/bold]", "rides/asked", ".1f"), ("odd", "odd", ".1f")]
-    console = Console(10, 1, stream, extra=extra)
+    console = Console(10, 1, stream)
+    console.add_rows(extra)
     console.log({"epoch": 1, "rides/asked": 3.14159, "odd": "text", "loss/policy": None, "policy/kl": float("nan")})
     console.close()
     first, *block = stream.getvalue().splitlines()
@@ -82,7 +83,8 @@ def test_nothing_logged_prints_nothing() -> None:
 def test_terminal_display() -> None:
     """On a terminal the bar, the remaining time and the block are drawn, and the final row stays."""
     stream = io.StringIO()
-    console = Console(10_000, 1, stream, terminal=True, extra=[("riders", "rides/asked", ".1f")])
+    console = Console(10_000, 1, stream, terminal=True)
+    console.add_rows([("riders", "rides/asked", ".1f")])
     console.header(["header"])
     console.log(row(1))
     console.log(row(10, **{"rides/asked": 2.0}))
@@ -105,7 +107,8 @@ def test_terminal_display() -> None:
 def test_names_are_shown_not_interpreted(terminal: bool) -> None:
     """Brackets are no markup, :smile: is no emoji, and an escape sequence in a name is spelled out."""
     stream = io.StringIO()
-    console = Console(10, 1, stream, terminal=terminal, extra=[("[red]x[/red]", "x", "s")])
+    console = Console(10, 1, stream, terminal=terminal)
+    console.add_rows([("[red]x[/red]", "x", "s")])
     console.message("[bold]env[/bold] [/] :smile: \x1b[2J\x1b]0;title\x07 \x9b31m %d {x}")
     console.log({"epoch": 1, "steps": 1, "x": "[link=http://a]b\x1b[31m"})
     console.close()

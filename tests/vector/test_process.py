@@ -205,7 +205,7 @@ def test_ready_gives_the_fastest_first(tmp_path: Path) -> None:
     known.touch()
     assert env.ready([0]) == [0]
     env.recv(0)
-    assert env.ready([], 1) == []
+    assert env.ready([]) == []
     env.close()
 
 
