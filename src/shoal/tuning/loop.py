@@ -223,19 +223,21 @@ class _Search:
         own = next(trial for trial in self.study.get_trials() if trial.number == 0)
         path = self.place / FINALS
         kept: dict[str, list[Any]] = from_json(path.read_bytes()) if path.exists() else {}
-        finals = []
-        for trial in chosen if own.number in {one.number for one in chosen} else [*chosen, own]:
-            options = self.space.options(trial.params)
-            keys = [f"{trial.number}-{place}" for place in range(self.plan.seeds)]
-            for place, key in enumerate(keys):
+        trials = chosen if own.number in {one.number for one in chosen} else [*chosen, own]
+        for place in range(self.plan.seeds):  # by turns, so that a busy hour of the machine slows all of them
+            seed = derived_seed(self.plan.seed, _FINAL, place)
+            for trial in trials:
+                key = f"{trial.number}-{place}"
                 if key not in kept:
-                    seed = derived_seed(self.plan.seed, _FINAL, place)
-                    value, look = self._train(f"final-{key}", options, seed, None)
+                    value, look = self._train(f"final-{key}", self.space.options(trial.params), seed, None)
                     kept[key] = [value, look.reached]
                     replace_atomically(path, to_json(kept))
                     self.say(f"finalist trial {trial.number}, seed {place}: {self._told(value, look.reached)}")
-            values, reached = [kept[key][0] for key in keys], [kept[key][1] for key in keys]
-            finals.append(Final(trial.number, options, values, reached, own=trial.number == 0))
+        finals = []
+        for trial in trials:
+            values, reached = zip(*(kept[f"{trial.number}-{place}"] for place in range(self.plan.seeds)), strict=True)
+            options = self.space.options(trial.params)
+            finals.append(Final(trial.number, options, list(values), list(reached), own=trial.number == 0))
         pruned = len(self.study.get_trials(states=(state.PRUNED,)))
         return Found(
             self.plan, self.measure, self.base.run.target_return, len(done) + pruned, pruned, finals, str(self.place)
