@@ -102,6 +102,17 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert end.value.code == 0
     found = json.loads(capsys.readouterr().out)
     assert found["folder"] == str(tmp_path / "tune-CartPole-v1")
+    page = Path(found["report"]).read_text()
+    for part in ("Settings to use", "Finalists", "Best so far", "Learning curves of the trials", "Trials"):
+        assert f"<h2>{part}</h2>" in page
+    assert ("Nothing better was found" in page) == found["is_own"]
+    assert (f"shoal train CartPole-v1 {found['flags']}" in page) != found["is_own"]
+    (tmp_path / "tune-CartPole-v1" / "found.json").unlink()
+    with pytest.raises(SystemExit) as end:
+        main(["report", "tune-CartPole-v1", "--runs-dir", str(tmp_path)])
+    assert end.value.code == 0
+    assert found["report"] in capsys.readouterr().out
+    assert "not finished: 2 of 2 trials" in Path(found["report"]).read_text()
     with pytest.raises(SystemExit):
         main(words)
     out = capsys.readouterr().out

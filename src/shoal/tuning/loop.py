@@ -26,6 +26,7 @@ from shoal.tasks import environment
 from shoal.tasks.presets import config_for
 from shoal.tasks.saved import parse_env_kwargs
 from shoal.training import train
+from shoal.tuning.folder import FINALS, FOUND, PLAN, REACHED, STUDY
 from shoal.tuning.space import Space, flags
 from shoal.vector.foreign import find_spec
 
@@ -34,7 +35,6 @@ Measure = Literal["steps", "cpu", "return"]
 RETURN = "return/mean_100"
 LOOKS = 20  # at the learning curve, over the budget
 UNTRIED = 4  # trials before any is pruned
-PLAN, STUDY, FINALS, FOUND = "search.json", "study.journal", "finals.json", "found.json"
 WORST = 1e30  # of a training in which no episode ended
 _TRIAL, _FINAL = 0, 1  # streams of seeds
 
@@ -125,7 +125,7 @@ def _few(seeds: int) -> str:
 def search(plan: SearchPlan, folder: str | Path, say: Say = lambda text: None) -> Found:
     """Begin a search, or go on with the one in the folder."""
     require("tune", "shoal tune --search")
-    base = config_for(plan.task, env_kwargs=plan.env_kwargs, **({} if plan.steps is None else {"steps": plan.steps}))
+    base = base_of(plan)
     if base.run.steps is None:
         raise ValueError(f"expected --steps for {plan.task}, whose budget is not in steps")
     _known(plan)
@@ -140,6 +140,11 @@ def search(plan: SearchPlan, folder: str | Path, say: Say = lambda text: None) -
     found = work.finals()
     replace_atomically(place / FOUND, to_json(found.to_json()))
     return found
+
+
+def base_of(plan: SearchPlan) -> TrainConfig:
+    """The task's own settings, with the budget of a trial."""
+    return config_for(plan.task, env_kwargs=plan.env_kwargs, **({} if plan.steps is None else {"steps": plan.steps}))
 
 
 def _known(plan: SearchPlan) -> None:
@@ -201,6 +206,7 @@ class _Search:
         name = f"trial-{trial.number:03d}"
         value, look = self._train(name, options, derived_seed(self.plan.seed, _TRIAL, trial.number), trial)
         state = self.optuna.trial.TrialState
+        trial.set_user_attr(REACHED, look.reached)
         if look.pruned:
             self.study.tell(trial, state=state.PRUNED)
         else:
