@@ -12,7 +12,7 @@ from shoal.comparison.facts import AXES, RunFacts
 from shoal.comparison.folder import ComparisonFolder
 from shoal.comparison.metrics import BY_NAME, PRIMARY
 from shoal.comparison.verdicts import INSUFFICIENT, Verdict
-from shoal.comparison.words import amount, crashed, detectable, level, sentence
+from shoal.comparison.words import amount, budgets, crashed, detectable, level, sentence
 from shoal.core.statistics import interval
 from shoal.runs.charts import Effect, Line, Point, chart, forest, legend
 from shoal.runs.curves import on_one_axis
@@ -44,6 +44,7 @@ def _page(folder: ComparisonFolder, found: Comparison) -> str:
         f"{len(runs)} of {total} trainings are over: {len(found.arms)} arms, {plan.seeds} seeds each, the same in all",
         f"each trained policy played {plan.held_out} held-out episodes; one training is one value",
         f"the arms got the same {' and '.join(plan.match.split(','))}".replace("wall", "seconds"),
+        *budgets(found.arms),
         f"declared before: {BY_NAME[found.primary].label}; all other claims share Holm's correction",
     ]
     answers = [text(sentence(one).strip("* ")) for one in found.verdicts if one.primary]

@@ -16,7 +16,7 @@ def lines_of(
     task: str, arms: Mapping[str, Sequence[RunFacts]], verdicts: Sequence[Verdict], frame: Frame, primary: str
 ) -> list[str]:
     """The whole comparison."""
-    lines = [f"{task}: {' | '.join(f'{name} ({_runs(len(runs))})' for name, runs in arms.items())}"]
+    lines = [f"{task}: {' | '.join(f'{name} ({_runs(len(runs))})' for name, runs in arms.items())}", *budgets(arms)]
     for arm in dict.fromkeys(one.arm for one in verdicts):
         own = [one for one in verdicts if one.arm == arm]
         lines += ["", f"{arm} against {own[0].against}", *_table(own), ""]
@@ -24,6 +24,19 @@ def lines_of(
     if frame.threshold is not None:
         lines += ["", *_threshold(arms, frame)]
     lines += _provisos(arms, verdicts, primary)
+    return lines
+
+
+def budgets(arms: Mapping[str, Sequence[RunFacts]]) -> list[str]:
+    """What a run of each arm has had, on average: whether the arms were matched as they were meant to be."""
+    lines = []
+    for name, runs in arms.items():
+        whole = [run for run in runs if run.whole]
+        if whole:
+            steps, updates, seconds = (
+                sum(getattr(run, axis) for run in whole) / len(whole) for axis in ("steps", "updates", "seconds")
+            )
+            lines.append(f"a run of {name}: {steps:,.0f} steps, {updates:,.0f} gradient steps, {seconds:,.1f} s")
     return lines
 
 
