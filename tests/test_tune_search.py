@@ -91,6 +91,7 @@ def test_bad_trials_are_pruned_and_a_target_that_is_not_reached_is_said(tmp_path
     assert all("target 475.0 not reached" in line or "pruned" in line for line in said)
     assert all(value >= 2 * 2000 for final in found.finals for value in final.values)
     assert "(not reached)" in "\n".join(found.lines())
+    assert found.lines()[-1].startswith("no finalist reached 475.0: give --steps a larger budget")
 
 
 def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

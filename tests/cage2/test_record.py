@@ -63,9 +63,11 @@ def test_a_recording_made_by_the_command_replays(
     install(monkeypatch, {"B_lineAgent": data / "traces_B_line_sleep.npz"}, tmp_path)
     file = str(tmp_path / "sleep.npz")
     asked = ["cage2", "record", file, "--defender", "sleep", "--red", "bline", "--episodes", "3", "--seed", "5"]
-    assert main(asked) == 0
-    assert "300 steps, red bline, 0 mismatches" in capsys.readouterr().out
-    assert main(["cage2", "replay", file]) == 0
+    for words in (asked, ["cage2", "replay", file]):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == 0
+        assert "300 steps, red bline, 0 mismatches" in capsys.readouterr().out
     with pytest.raises(SystemExit) as ended:
         main(asked)
     assert ended.value.code == 2

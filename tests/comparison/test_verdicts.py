@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from shoal.comparison.api import check_poolable
 from shoal.comparison.facts import RunFacts, facts_of
 from shoal.comparison.metrics import Frame, time_to
 from shoal.comparison.verdicts import INSUFFICIENT, NO_EVIDENCE, judge
-from shoal.comparison.words import data_of, lines_of
+from shoal.comparison.words import budgets, data_of, lines_of
 from shoal.runs.folder import Run
 
 
@@ -37,6 +38,15 @@ def test_five_to_nine_seeds_give_a_provisional_verdict() -> None:
     found = by_name(arms(6, np.random.default_rng(0), drawn, effect=1_000.0))
     assert found["final"].verdict == "better"
     assert "provisional" in found["final"].note
+
+
+def test_what_a_run_of_each_arm_has_had_is_told() -> None:
+    """On average over those that finished: whoever reads it sees whether the budgets matched."""
+    rng = np.random.default_rng(0)
+    found = arms(2, rng, drawn)
+    found["b"] = [replace(one, steps=2_500, seconds=4.0) for one in found["b"]]
+    found["b"].append(replace(run("b", 9, None, rng), status="failed", steps=10))
+    assert budgets(found)[1] == "a run of b: 2,500 steps, 80 gradient steps, 4.0 s"
 
 
 def test_worse_is_told_from_better_and_less_time_is_better() -> None:

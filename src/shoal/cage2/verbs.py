@@ -70,7 +70,7 @@ def record(given: RecordArgs, say: Say) -> Shown:
     from shoal.cage2 import commands
 
     act, options = _defender(given.defender, given.runs_dir)
-    play = {"red": given.red, "episodes": given.episodes, "steps": given.steps, "seed": given.seed}
+    play: dict[str, Any] = {"red": given.red, "episodes": given.episodes, "steps": given.steps, "seed": given.seed}
     report = commands.record(given.file, act, say, **play, **options)
     return Shown(report, commands.replay_lines(report), 0 if report["mismatches"] == 0 else 1)
 

@@ -49,13 +49,12 @@ def _page(folder: ComparisonFolder, found: Comparison) -> str:
     ]
     answers = [text(sentence(one).strip("* ")) for one in found.verdicts if one.primary]
     named = [text(f"{one.arm} against {one.against}: ") for one in found.verdicts if one.primary]
-    several = len(found.arms) > 2
-    answer = "<br>".join((name if several else "") + words for name, words in zip(named, answers, strict=True))
+    answer = "<br>".join(name + words for name, words in zip(named, answers, strict=True))
     return page(
         folder.run.name,
         f"{plan.task}: {' or '.join(found.arms)}" if len(found.arms) < 4 else f"{plan.task}: {len(found.arms)} arms",
         f"{text(folder.run.name)} &middot; <code>{text(command)}</code>",
-        (answer or "No verdict yet.") + ("" if several or not answers else f" ({named[0].rstrip(': ')})"),
+        answer or "No verdict yet.",
         facts,
         [
             Part("Verdicts", _verdicts(found)),
@@ -146,7 +145,8 @@ def _effects(found: Comparison) -> str:
         own = [one for one in found.verdicts if one.arm == arm]
         rows = [row for one in own if (row := _effect(one, place)) is not None]
         if rows:
-            parts.append(f"<figure><h3>{text(arm)}</h3>{forest(rows, 'worse', 'better')}</figure>")
+            heading = f"{text(arm)} against {text(own[0].against)}"
+            parts.append(f"<figure><h3>{heading}</h3>{forest(rows, 'worse', 'better')}</figure>")
     if not parts:
         return ""
     about = (
@@ -154,7 +154,8 @@ def _effects(found: Comparison) -> str:
         "interval that crosses the middle leaves open which arm is better; an arrow is an effect beyond the edge. The "
         "noise scale is neither better nor worse: to the right is more."
     )
-    return f"<p class='facts'>{about}</p><div class='charts'>{''.join(parts)}</div>"
+    beside = "charts" if len(parts) > 1 else "middle"  # one alone would be as wide as the page
+    return f"<p class='facts'>{about}</p><div class='{beside}'>{''.join(parts)}</div>"
 
 
 def _effect(one: Verdict, colour: int) -> Effect | None:

@@ -91,6 +91,13 @@ class Found:
     def __post_init__(self) -> None:
         object.__setattr__(self, "best", min(self.finals, key=lambda final: (final.median, not final.own)))
 
+    @property
+    def in_vain(self) -> str:
+        """What to say where no finalist came to the target, so that none is known to be better; else nothing."""
+        if any(any(final.reached) for final in self.finals):
+            return ""
+        return f"no finalist reached {figure(self.target)}: give --steps a larger budget, or --measure return"
+
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "flags": flags(self.best.settings), "is_own": self.best.own}
 
@@ -106,6 +113,8 @@ class Found:
             mark = "->" if final is self.best else "  "
             middle = final.median if any(final.reached) else None
             lines.append(f"{mark} {name:<24}{figure(None if middle is None else sign * middle):>12}  ({values})")
+        if self.in_vain:
+            return [*lines, self.in_vain]
         if self.best.own:
             return [*lines, "nothing better was found than the settings that the task has"]
         own = next(final for final in self.finals if final.own)

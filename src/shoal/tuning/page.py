@@ -120,6 +120,8 @@ def _answer(plan: SearchPlan, measure: str, trials: Sequence[Tried], found: Foun
         )
     own = next(final for final in found.finals if final.own)
     few = f" {plan.seeds} seeds are no verdict: <code>shoal compare</code> tests it." if plan.seeds < 10 else ""
+    if found.in_vain:
+        return f"{text(found.in_vain[0].upper() + found.in_vain[1:])}."
     if found.best.own:
         return (
             f"Nothing better was found than the task's own settings ({text(_final(own, measure))} {WHAT[measure]}, "
@@ -143,7 +145,7 @@ def _cards(found: Found | None, measure: str, trials: Sequence[Tried]) -> list[C
 
 def _use(plan: SearchPlan, found: Found | None, own: dict[str, Any]) -> str:
     """The command and the preset to paste, and what differs from the task's own settings."""
-    if found is None:
+    if found is None or found.in_vain:
         return ""
     best = found.best.settings
     command = f"shoal train {plan.task}" + ("" if found.best.own else f" {flags(best)}")
