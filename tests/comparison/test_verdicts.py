@@ -76,7 +76,7 @@ def test_a_run_that_never_reaches_the_threshold_is_kept_as_censored() -> None:
 def test_nobody_reached_it() -> None:
     found = by_name(arms(10, np.random.default_rng(0), drawn), threshold=1e9)
     assert found["steps"].verdict == INSUFFICIENT
-    assert found["steps"].note == "no run reached 1e+09"
+    assert found["steps"].note.startswith("no run reached 1e+09")
 
 
 def test_a_crashed_run_is_listed_and_counts_as_no_better_than_the_worst() -> None:
@@ -94,7 +94,8 @@ def test_seconds_of_two_machines_are_not_compared() -> None:
     found = arms(10, rng, drawn)
     found["b"] = [run("b", seed, drawn(rng), rng, machine="another") for seed in range(10)]
     verdicts = by_name(found)
-    assert {verdicts[name].note for name in ("seconds", "throughput")} == {"the runs were made on different machines"}
+    told = "the runs were made on different machines or cores: another; m"
+    assert {verdicts[name].note for name in ("seconds", "throughput")} == {told}
     assert verdicts["steps"].verdict == NO_EVIDENCE
 
 

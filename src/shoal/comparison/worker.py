@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from shoal import launching
-from shoal.comparison.facts import facts_of
+from shoal.comparison.facts import facts_of, source_digest
 from shoal.comparison.folder import ComparisonFolder, Job
 from shoal.comparison.plan import Plan
 from shoal.runs.checkpoint import CheckpointError
@@ -111,6 +111,9 @@ def main(arguments: list[str]) -> None:
     """Entry of the process."""
     threading.Thread(target=end_with_parent, args=(sys.stdin.fileno(),), daemon=True).start()
     folder = ComparisonFolder(Run(Path(arguments[0])))
+    if source_digest() != folder.plan.code:
+        tell("the code or the versions of its libraries have changed since it began; runs of different code do not mix")
+        sys.exit(UNFIT)
     sys.exit(train_and_evaluate(folder, folder.plan, Job(int(arguments[1]), int(arguments[2]))))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.extras import require
-from shoal.runs.charts import Line, Point, chart
+from shoal.runs.charts import Line, Point, chart, legend
 from shoal.runs.disk import from_json, replace_atomically
 from shoal.runs.page import Card, Part, page, pairs, table, text
 from shoal.runs.words import figure
@@ -136,6 +136,8 @@ def _answer(plan: SearchPlan, measure: str, trials: Sequence[Tried], found: Foun
 def _cards(found: Found | None, measure: str, trials: Sequence[Tried]) -> list[Card]:
     if found is None:
         return [Card("trials", str(len(trials)), "so far")]
+    if found.in_vain:
+        return []
     own = next(final for final in found.finals if final.own)
     cards = [Card("the task's own settings", _final(own, measure), f"{WHAT[measure]}, median")]
     if not found.best.own:
@@ -213,16 +215,21 @@ def _curves(trials: Sequence[Tried], found: Found | None, target: float | None) 
     loud[0] = "the task's own settings"
     lines = []
     for one in sorted(trials, key=lambda one: one.number in loud):
-        values = [one.curve.get(look) for look in range(LOOKS + 1)]
-        if any(value is not None for value in values):
+        last = max(one.curve, default=-1)
+        values: list[float | None] = []
+        for look in range(last + 1):  # one epoch may go over several looks
+            values.append(one.curve.get(look, values[-1] if values else None))
+        if values:
+            values += [None] * (LOOKS - last)
             name = loud.get(one.number, f"trial {one.number}")
             colour = 7 if one.number not in loud else 0 if one.number == 0 else 1
             lines.append(Line(name, values, colour=colour, thin=one.number not in loud))
     if not lines:
         return ""
     label = "mean return, last 100 episodes"
+    named = legend([line for line in lines if not line.thin])
     drawn = chart(at, lines, label=label, unit="% of the budget", target=target)
-    return f"<div class='middle'>{drawn}</div>"
+    return f"{named}<div class='middle'>{drawn}</div>"
 
 
 def _table(trials: Sequence[Tried], measure: str) -> str:
