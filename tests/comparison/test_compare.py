@@ -123,8 +123,9 @@ def test_runs_of_another_code_are_not_pooled(whole: tuple[Path, dict[str, Any], 
     (folder / "c/config.json").write_text(json.dumps(config))
     next((folder / "c/done").iterdir()).unlink()
     worker = [sys.executable, "-m", "shoal.comparison.worker", str(folder / "c"), "0", "0"]
-    done = subprocess.run(worker, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    assert "have changed since it began" in done.stderr, "nor is one whose code changes while it runs"
+    with subprocess.Popen(worker, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "have changed since it began" in process.stderr.read(), "nor is one whose code changes while it runs"
     with pytest.raises(ValueError, match="begun with other code"):
         shoal.compare(str(folder / "c"))
 
