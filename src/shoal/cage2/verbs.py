@@ -71,7 +71,7 @@ def record(given: RecordArgs, say: Say) -> Shown:
 
     act, options = _defender(given.defender, given.runs_dir)
     play: dict[str, Any] = {"red": given.red, "episodes": given.episodes, "steps": given.steps, "seed": given.seed}
-    report = commands.record(given.file, act, say, **play, **options)
+    report = commands.record(given.file, act, say, **{**play, **options})
     return Shown(report, commands.replay_lines(report), 0 if report["mismatches"] == 0 else 1)
 
 
