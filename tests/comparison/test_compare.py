@@ -38,7 +38,7 @@ def shoal_command(*args: str, cwd: Path) -> subprocess.Popen[str]:
 
 def run_command(*args: str, cwd: Path) -> tuple[str, str]:
     process = shoal_command(*args, cwd=cwd)
-    out, said = process.communicate(timeout=240)
+    out, said = process.communicate(timeout=900)
     assert process.returncode == 0, said
     return out, said
 

@@ -209,7 +209,10 @@ def compare_existing(
             f"expected runs of one task, got {', '.join(sorted(tasks))}: returns of two tasks do not compare"
         )
     _evaluated(runs, say)
-    return judged(tasks.pop(), arms_of_runs(runs), primary, threshold)
+    arms = arms_of_runs(runs)
+    if (versions := len({run.code for group in arms.values() for run in group})) > 1:
+        say(f"{versions} versions of the code made these runs, and each has arms of its own: they are never pooled")
+    return judged(tasks.pop(), arms, primary, threshold)
 
 
 def _runs_of(run: Run) -> list[Run]:
