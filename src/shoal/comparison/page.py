@@ -12,7 +12,7 @@ from shoal.comparison.facts import AXES, RunFacts
 from shoal.comparison.folder import ComparisonFolder
 from shoal.comparison.metrics import BY_NAME, PRIMARY
 from shoal.comparison.verdicts import INSUFFICIENT, Verdict
-from shoal.comparison.words import amount, budgets, crashed, detectable, level, sentence
+from shoal.comparison.words import amount, budgets, chance, crashed, detectable, level, sentence
 from shoal.core.statistics import interval
 from shoal.runs.charts import Effect, Line, Point, chart, forest, legend
 from shoal.runs.curves import on_one_axis
@@ -91,7 +91,7 @@ def _verdicts(found: Comparison) -> str:
         own = [one for one in found.verdicts if one.arm == arm]
         rows = [
             [BY_NAME[one.metric].label, one.verdict, amount(one), level(one, "first"), level(one, "second"),
-             "-" if one.p is None or one.verdict == INSUFFICIENT else f"{one.p:.2g}",
+             "-" if one.p is None or one.verdict == INSUFFICIENT else chance(one.p),
              "-" if one.effect is None else detectable(one)]
             for one in own
         ]  # fmt: skip
