@@ -14,6 +14,7 @@ from shoal.core.spelling import ELSEWHERE, unaliased
 
 __all__ = ["FromPython", "PPOConfig", "RunConfig", "TrainConfig", "VectorConfig", "from_dict", "group_of", "to_dict"]
 
+Backend = Literal["auto", "serial", "process", "split", "compiled", "ray"]
 ScheduleName = Literal["constant", "linear", "cosine"]
 
 MOST_SEED = 2**63 - 1
@@ -27,7 +28,7 @@ class VectorConfig:
 
     num_envs: int | Literal["auto"] = 8
     """Environments stepped together; "auto" picks a number that saturates this machine."""
-    backend: Literal["auto", "serial", "process", "split", "compiled", "ray"] = "auto"
+    backend: Backend = "auto"
     """Where environments step: serial in this process, process in workers, split in both, ray in actors of a Ray
     cluster; "auto" measures and picks among the first three."""
     workers: int | None = None
@@ -60,12 +61,9 @@ class VectorConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
-        if self.num_envs != "auto":
-            check_whole("num_envs", self.num_envs, 1)
-        if self.workers is not None:
-            check_whole("workers", self.workers, 1)
-        if self.env_threads != "auto":
-            check_whole("env_threads", self.env_threads, 1)
+        for name in ("num_envs", "env_threads", "workers"):
+            if getattr(self, name) not in ("auto", None):
+                check_whole(name, getattr(self, name), 1)
         if self.min_envs is not None:
             check_whole("min_envs", self.min_envs, 1)
             if self.on_fault != "restart":
@@ -232,7 +230,7 @@ class RunConfig:
     log_interval: int = 10
     """Epochs between lines when the output is not a terminal."""
     track: str = ""
-    """Additional trackers: tensorboard, wandb, or both, separated by a comma."""
+    """Additional trackers, separated by commas: tensorboard, wandb, or a class of your own as module:Class."""
     log_info: str = field(default="auto", metadata=LATER)
     """Numbers in an episode's last info to record as means of the last 100 episodes: names separated by commas (a.b for
     b inside a); auto: every number, none: nothing."""
@@ -293,9 +291,9 @@ class TrainConfig:
     env_kwargs: str = "{}"
     """Arguments of the environment as JSON, e.g. '{"g": 9.81}'."""
     imports: tuple[str, ...] = ()
-    """Modules that register environments, imported first: --import MODULE, once for each."""
+    """Modules that register environments, imported first. The flag may be given several times."""
     wrappers: tuple[str, ...] = ()
-    """Wrappers of each environment, innermost first: --wrapper module:Class, once for each."""
+    """Wrappers of each environment, innermost first. The flag may be given several times."""
     frame_skip: int = field(default=1, metadata=LATER)
     """Times that each action is repeated; a picture is the brighter of the last two frames."""
     grey: bool = field(default=False, metadata=LATER)
@@ -307,7 +305,7 @@ class TrainConfig:
     leave_out: tuple[str, ...] = field(default=(), metadata=LATER)
     """Parts of a Dict observation that the policy does not see, such as a text."""
     callbacks: tuple[str, ...] = field(default=(), metadata=LATER)
-    """Callbacks, your own code in the training loop: --callback module:Class, once for each, called in this order."""
+    """Callbacks, your own code in the training loop, called in the order given. The flag may be given several times."""
     init_from: str = field(default="", metadata=LATER)
     """Start with the weights and the normalisation of another run: its folder, or its name under --runs-dir."""
     init_checkpoint: str = field(default="", metadata=LATER)

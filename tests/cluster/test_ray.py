@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,18 @@ from shoal.vector.make import make_vec
 from shoal.vector.serial import SerialVectorEnv
 from shoal.vector.workers import ray_rows
 from shoal.vector.workers.ray import RayVectorEnv
+from shoal.vector.workers.ray_instance import Instance
 
 pytestmark = pytest.mark.usefixtures("ray")
 N = 5
+
+
+@pytest.fixture(params=["shared", "sent"])
+def rows_are(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Actors of a local instance see the owner's memory, those of a cluster are sent their rows."""
+    if request.param == "sent":
+        monkeypatch.setattr(Instance, "folder", None)
+    return str(request.param)
 
 
 def trajectory(env: Any, steps: int = 60, reset_at: int = 30) -> list[Any]:
@@ -50,10 +60,12 @@ def same(a: Any, b: Any) -> bool:
 
 @pytest.mark.parametrize("actors", [1, 2, 3])
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP], ids=lambda mode: mode.value)
-def test_same_numbers_as_serial(actors: int, mode: AutoresetMode) -> None:
+def test_same_numbers_as_serial(actors: int, mode: AutoresetMode, rows_are: str) -> None:
     """Row 18: infos, final observations and all, for any number of actors and whoever is done first."""
     factories = [Uneven] * N
-    there = trajectory(RayVectorEnv(factories, workers=actors, autoreset_mode=mode))
+    envs = RayVectorEnv(factories, workers=actors, autoreset_mode=mode)
+    assert [one.shares for one in envs._actors] == [rows_are == "shared" and sys.platform == "linux"] * actors
+    there = trajectory(envs)
     assert same(there, trajectory(SerialVectorEnv(factories, autoreset_mode=mode)))
 
 
@@ -70,8 +82,9 @@ def test_contract(observation: str, action: str) -> None:
     assert report.seen == {"terminated", "truncated"}
 
 
+@pytest.mark.usefixtures("rows_are")
 def test_rows_go_straight_into_the_rollout() -> None:
-    """With `allocate` the rows are copied once, into the caller's arrays."""
+    """With `allocate` the rows are copied once, or written there by the actors."""
     envs = RayVectorEnv([lambda: Drill("image")] * 3000, workers=3)
     serial = SerialVectorEnv([lambda: Drill("image")] * 3000)
     rows = [envs.allocate(4), serial.allocate(4)]
@@ -100,6 +113,7 @@ def test_call_and_set_attr() -> None:
     envs.close()
 
 
+@pytest.mark.usefixtures("rows_are")
 def test_state_comes_back_by_replay() -> None:
     """A batch goes on elsewhere, to the bit, from the state of another."""
     envs = RayVectorEnv([Drill] * N, workers=2)

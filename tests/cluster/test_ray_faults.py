@@ -178,6 +178,22 @@ def test_restart(kind: str, tmp_path: Path) -> None:
     envs.close()
 
 
+def test_a_new_actor_writes_into_the_rollout_too(tmp_path: Path) -> None:
+    """What is allocated once is known to whoever comes later."""
+    once = tmp_path / "once"
+    factories: list[Any] = [lambda: TickEnv()] * 10_000
+    factories[BAD] = lambda: FaultyEnv("kill", at_step=2, once=once)
+    envs = RayVectorEnv(factories, workers=2, on_fault="restart")
+    (rows,) = envs.allocate(6) or pytest.fail("expected rows of a rollout")
+    envs.reset(seed=9)
+    for t in range(6):
+        envs.step(np.ones(10_000, int), out=rows[t])
+    assert rows[:, 0, 0].tolist() == [1, 0, 1, 2, 3, 4]
+    assert rows[:, -1, 0].tolist() == [1, 2, 3, 4, 5, 6]
+    assert (rows[:, :, 0].min(1) > 0).tolist() == [True, False, True, True, True, True]
+    envs.close()
+
+
 def test_restart_after_an_idle_death() -> None:
     """Found in a reset of others: the step after shows the new episodes, and is masked."""
     envs = make("raise-step", at_step=99, on_fault="restart")
@@ -207,7 +223,7 @@ def test_no_place_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """More actors than the cluster has cores: told, with what to do."""
     monkeypatch.setattr(ray_backend, "START_S", 3.0)
     with pytest.raises(NoPlace, match=r"no place within 3 s for an actor with environments .: .* fewer --workers"):
-        RayVectorEnv([TickEnv] * 7, workers=7)
+        RayVectorEnv([TickEnv] * 7, workers=7, start_timeout_s=3.0)
 
 
 @pytest.fixture
@@ -235,6 +251,7 @@ def crowd(ray: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_fewer_environments_where_they_may_be(crowd: Any) -> None:
     """An actor dies and its core is taken: the run goes on with the others, its rows are masked for good."""
     envs = RayVectorEnv([TickEnv] * 6, workers=3, on_fault="restart", min_envs=4)
+    envs.start_timeout_s = 2.0
     envs.reset(seed=9)
     crowd()
     os.kill(envs.pids[0], signal.SIGKILL)
@@ -256,6 +273,7 @@ def test_fewer_environments_where_they_may_be(crowd: Any) -> None:
 def test_no_fewer_environments_than_allowed(crowd: Any, least: int | None) -> None:
     """Else it stops, and says how many are left."""
     envs = RayVectorEnv([TickEnv] * 6, workers=3, on_fault="restart", min_envs=least)
+    envs.start_timeout_s = 2.0
     envs.reset(seed=9)
     crowd()
     os.kill(envs.pids[0], signal.SIGKILL)
@@ -267,15 +285,25 @@ def test_no_fewer_environments_than_allowed(crowd: Any, least: int | None) -> No
 
 
 def test_training_goes_on_after_a_dead_actor(tmp_path: Path) -> None:
-    """End to end: the broken episode is masked and counted, the run is labelled inexact."""
+    """End to end: the broken episode is masked and counted, the run is labelled inexact; it goes on without Ray."""
     once = tmp_path / "once"
+
+    def env() -> FaultyEnv:
+        return FaultyEnv("kill", TickEnv(7), at_step=40, once=once)
+
     result = shoal.train(
-        env=lambda: FaultyEnv("kill", TickEnv(7), at_step=40, once=once),
-        num_envs=4, workers=2, backend="ray", on_fault="restart", rollout_steps=32, epochs=3, runs_dir=str(tmp_path),
+        env=env, num_envs=4, workers=2, backend="ray", on_fault="restart", rollout_steps=32, epochs=3,
+        runs_dir=str(tmp_path),
     )  # fmt: skip
     assert result.status == "finished"
     assert result.restarts == 1
-    assert "actor was replaced" in (Path(result.run) / "events.jsonl").read_text()
+    events = Path(result.run) / "events.jsonl"
+    assert "actor was replaced" in events.read_text()
+    on = shoal.train(resume=result.run, env=env, backend="serial", epochs=4)
+    assert on.status == "finished"
+    assert "labelled inexact" in events.read_text()
+    assert "changed backend: ray -> serial" in events.read_text()
+    assert shoal.load_policy(on.run)(np.zeros(4, np.float32)) in (0, 1)
 
 
 def listening() -> set[tuple[str, int]]:

@@ -142,5 +142,6 @@ def test_other_flags_beside_resume_are_refused(
         cli.main(["train", "--resume", "three", "--steps", "9000"])
     assert end.value.code == 2
     assert (
-        "expected nothing but --parallel beside --resume of a folder of seeds, got --steps" in capsys.readouterr().err
+        "expected only --parallel and --import beside --resume of a folder of seeds, got --steps"
+        in capsys.readouterr().err
     )

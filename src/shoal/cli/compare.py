@@ -80,7 +80,7 @@ def compare(args: list[str], as_json: bool) -> int:
     try:
         with launching.on(given.on, given.ray_address):
             found = (
-                _existing(words, args, given, report_only)
+                _existing(words, args, given, report_only, imports)
                 if not vary
                 else _new(words, args, given, vary, imports, report_only)
             )
@@ -91,7 +91,7 @@ def compare(args: list[str], as_json: bool) -> int:
     return 0
 
 
-def _existing(words: list[str], args: list[str], given: CompareArgs, report_only: bool) -> Any:
+def _existing(words: list[str], args: list[str], given: CompareArgs, report_only: bool, imports: list[str]) -> Any:
     from shoal.comparison.api import compare_existing
 
     if args:
@@ -106,7 +106,7 @@ def _existing(words: list[str], args: list[str], given: CompareArgs, report_only
         _known_task(words[0])
     return compare_existing(
         words, runs_dir=given.runs_dir, primary=given.primary, threshold=given.threshold, say=_say,
-        parallel=given.parallel, report_only=report_only,
+        parallel=given.parallel, report_only=report_only, imports=imports,
     )  # fmt: skip
 
 

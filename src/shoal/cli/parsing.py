@@ -18,7 +18,7 @@ from shoal.cli.help import page
 from shoal.core import spelling
 
 ALIASES = {"--" + name.replace("_", "-"): "--" + own.replace("_", "-") for name, own in spelling.ALIASES.items()}
-ALIASES |= {"--imports": "--import", "--wrappers": "--wrapper", "--callbacks": "--callback"}  # as --help spells them
+ALIASES |= {"--imports": "--import", "--wrappers": "--wrapper", "--callbacks": "--callback"}  # the options' own names
 ALIASES |= {
     "--parallel-start-method": "--start-method",
     # Stable-Baselines3's names
@@ -29,6 +29,7 @@ ALIASES |= {
     "--ent-coef": "--entropy-coef",
     "--vf-coef": "--value-coef",
     "--clip-range": "--clip",
+    "--clip-range-vf": "--value-clip",
     # CleanRL's, where they differ from both
     "--num-steps": "--rollout-steps",
     "--clip-coef": "--clip",
@@ -154,7 +155,7 @@ def spelled_out(kind: Any, args: list[str]) -> list[str]:
             at += 1
         if many:
             values = [part for value in values for part in value.split(",") if part]
-        out += [flag, *(_spelled(flag, value, number, _words(hint)) for value in values)]
+        out += [flag, *(_spelled(flag, value, number, _words(hint), many) for value in values)]
     return out
 
 
@@ -177,13 +178,15 @@ def whole(text: str) -> int | None:
     return int(value) if value.adjusted() < 30 and value == value.to_integral_value() else None
 
 
-def _spelled(flag: str, text: str, number: type, words: tuple[str, ...]) -> str:
+def _spelled(flag: str, text: str, number: type, words: tuple[str, ...], many: bool) -> str:
     if text in words:
         return text
     if number is int:
         value = whole(text)
         if value is not None:
             return str(value)
+        if many:
+            raise ValueError(f"expected {flag} as whole numbers separated by commas, like 64,64, got {text!r}")
         others = "".join(f" or {word}" for word in words if word != "None")
         raise ValueError(f"expected {flag} as a whole number{others} (500000, 1e6, 100k and 2M will do), got {text!r}")
     try:
@@ -261,6 +264,8 @@ def _sentence(boxed: str, prog: str, known: Collection[str]) -> str:
     near = [word for word in begin if word in known or word.replace("--no-", "--", 1) in known]
     if said.startswith("Missing from") and near:
         said = f"expected {_missing(near, prog)}"
+    elif said.startswith("Unrecognized options") and "--" not in said:
+        said = f"expected flags, like --name VALUE, got {said.partition(': ')[2]}"
     elif said.startswith("Unrecognized options") and near:
         said += f". Did you mean {' or '.join(near[:3])}?"
     return f"{said}\nSee {prog} --help"

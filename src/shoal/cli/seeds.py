@@ -31,10 +31,10 @@ def several(args: list[str], imports: list[str], resume: str | None, as_json: bo
             given = [*args, *([] if many is None else ["--seeds"]), *([] if held_out is None else ["--held-out"])]
             if given:
                 raise ValueError(
-                    f"expected nothing but --parallel beside --resume of a folder of seeds, got {given[0]}: its "
-                    "settings are those that it was begun with"
+                    f"expected only --parallel and --import beside --resume of a folder of seeds, got {given[0]}: "
+                    "its settings are those that it was begun with"
                 )
-            found = go_on_with(resume, runs_dir=runs_dir or "runs", parallel=parallel, say=_say)
+            found = go_on_with(resume, runs_dir=runs_dir or "runs", parallel=parallel, imports=imports, say=_say)
         else:
             count = whole(many or "")
             if count is None:

@@ -16,6 +16,7 @@ from shoal.cli.parsing import BUDGETS, find_here, gives_budget, named, parse, sw
 from shoal.cli.seeds import several
 from shoal.core.machine import own_rank
 from shoal.runs.folder import shown_path
+from shoal.runs.trackers import own_places
 from shoal.runs.words import wrapped
 
 _ABOUT = """Train PPO on many environments at once; everything is kept in a run folder.
@@ -98,7 +99,7 @@ def config_from(args: list[str], imports: list[str]) -> Any:
         raise ValueError(f"expected a task to train: shoal train TASK\n\n{_tasks()}")
     wrappers, args = take_all(args, "--wrapper")
     callbacks, args = take_all(args, "--callback")
-    find_here([*imports, *wrappers, *callbacks, *([task] if task and ":" in task else [])])
+    find_here([*imports, *wrappers, *callbacks, *_own_trackers(args), *([task] if task and ":" in task else [])])
     default = config_for(task or TrainConfig.task, wrappers=tuple(wrappers), callbacks=tuple(callbacks))
     if gives_budget(args):
         default = without_budget(default)
@@ -150,7 +151,8 @@ def _resumed(resume: str, args: list[str], reshard: bool, imports: list[str]) ->
     from shoal.tasks.presets import without_budget
 
     callbacks, args = take_all(args, "--callback")
-    find_here([*imports, *callbacks])
+    trackers = _own_trackers(args)
+    find_here([*imports, *callbacks, *trackers])
     root, _ = take(args, "--runs-dir")
     run = Run.open(resume, Path(root or "runs"))
     before = from_dict(run.config)
@@ -159,9 +161,14 @@ def _resumed(resume: str, args: list[str], reshard: bool, imports: list[str]) ->
     _refuse_less(run, before.run, config.run)
     from shoal.training import train as go_on
 
+    imports = [*imports, *(place.partition(":")[0] for place in trackers)]  # typed now, so trusted
     return go_on(
         resume=run.path, config=config, reshard=reshard, imports=imports, callbacks=callbacks, command=_command()
     )
+
+
+def _own_trackers(args: list[str]) -> tuple[str, ...]:
+    return own_places(take(args, "--track")[0] or "")
 
 
 def _command() -> str:
@@ -187,7 +194,8 @@ def _import_flags(run: str, *, resume: bool = False) -> str:
     from shoal.vector.foreign import import_flags, modules_of
 
     config = from_dict(Run.open(run, Path(".")).config)
-    places = (*config.wrappers, *config.callbacks) if resume else config.wrappers
+    own = (*config.callbacks, *own_places(config.run.track)) if resume else ()
+    places = (*config.wrappers, *own)
     flags = import_flags(modules_of(config.task, config.imports, places))
     return f" {flags}" if flags else ""
 

@@ -13,7 +13,7 @@ from typing import Any
 from shoal import launching
 from shoal.comparison.facts import RunFacts, facts_of, source_digest
 from shoal.comparison.folder import ComparisonFolder, is_comparison, is_of_seeds, jobs_of
-from shoal.comparison.loop import default_parallel, go_on
+from shoal.comparison.loop import check_named, default_parallel, go_on
 from shoal.comparison.metrics import PRIMARY, Frame
 from shoal.comparison.page import write_page
 from shoal.comparison.pilot import speeds_of
@@ -182,6 +182,7 @@ def compare_existing(
     say: Say,
     parallel: int | None = None,
     report_only: bool = False,
+    imports: Sequence[str] = (),
 ) -> Comparison:
     """Runs that are there, in arms by what they were trained with; or a comparison, gone on with."""
     opened = [Run.open(one, Path(runs_dir)) for one in given]
@@ -194,7 +195,10 @@ def compare_existing(
         for name, (before, now, default) in declared.items():
             if now not in (before, default):
                 raise ValueError(f"--{name} {now}: {opened[0].shown} declared {before} when it began, and keeps to it")
-        return read(folder) if report_only else finish(folder, parallel, say)
+        if report_only:
+            return read(folder)
+        check_named(folder, imports, "shoal compare")
+        return finish(folder, parallel, say)
     if report_only:
         raise ValueError("--report is for a comparison: shoal compare COMPARISON --report")
     runs = [run for one in opened for run in _runs_of(one)]

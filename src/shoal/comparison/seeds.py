@@ -13,7 +13,7 @@ import numpy as np
 
 from shoal.comparison.facts import RunFacts, source_digest
 from shoal.comparison.folder import ComparisonFolder, is_of_seeds
-from shoal.comparison.loop import default_parallel, go_on
+from shoal.comparison.loop import check_named, default_parallel, go_on
 from shoal.comparison.plan import Arm, Plan
 from shoal.config import TrainConfig, to_dict
 from shoal.core.statistics import interval
@@ -112,13 +112,17 @@ def train_seeds(
     return _finish(ComparisonFolder.create(plan, config.run.runs_dir, config.run.name, command), parallel, say)
 
 
-def go_on_with(folder: str | Path, *, runs_dir: str = "runs", parallel: int | None = None, say: Say) -> Seeds:
+def go_on_with(
+    folder: str | Path, *, runs_dir: str = "runs", parallel: int | None = None, imports: Sequence[str] = (), say: Say
+) -> Seeds:
     """Train what is not trained yet of a folder of seeds."""
     _check_parallel(parallel)
     run = Run.open(folder, Path(runs_dir))
     if not is_of_seeds(run):
         raise ValueError(f"{run.path}: expected the folder of `shoal train TASK --seeds N`, got another one")
-    return _finish(ComparisonFolder(run), parallel, say)
+    found = ComparisonFolder(run)
+    check_named(found, imports, "shoal train --resume")
+    return _finish(found, parallel, say)
 
 
 def read_again(folder: str | Path, runs_dir: str = "runs") -> Seeds:

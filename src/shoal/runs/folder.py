@@ -114,9 +114,17 @@ class Run:
                 return cls(path.resolve())
         known = [run.name for run in sorted(runs_in(root), key=Run._has_finished, reverse=True)]
         begun = [name for name in known if text and name.startswith(text)][:5]  # finished first, of these the newest
-        near = begun or difflib.get_close_matches(text[:300], known, n=5, cutoff=0.3) or known[:5]
-        hint = f"Did you mean: {', '.join(near)}?" if near else "There is no run there yet."
-        raise FileNotFoundError(f"no run {_shown(text)} in {root}, nor a run folder of that path. {hint}")
+        near = begun or difflib.get_close_matches(text[:300], known, n=5)
+        hint = f"In {root} there are: {', '.join(known[:5])}." if known else "There is no run there yet."
+        hint = f"Did you mean: {', '.join(near)}?" if near else hint
+        nor = "nor a run folder of that path"
+        if text and os.path.exists(text):
+            inside = next(
+                (path for path in Path(text).absolute().parents if os.path.isfile(path / "config.json")), None
+            )
+            nor = "and what has that path holds no run (no config.json)"
+            hint = hint if inside is None else f"It belongs to the run {shown_path(inside)}: name that."
+        raise FileNotFoundError(f"no run {_shown(text)} in {root}, {nor}. {hint}")
 
     def has_begun(self) -> bool:
         """Whether there is anything in it that a training made: rows or checkpoints."""
