@@ -127,34 +127,12 @@ def _made_of(config: TrainConfig, env: Any) -> dict[str, Any]:
 
 # What a resumed run may change. Of these only the budget alters the learning: the schedules follow it.
 _CHANGEABLE = {
-    *(
-        "steps",
-        "epochs",
-        "episodes",
-        "target_return",
-        "runs_dir",
-        "save_interval",
-        "keep",
-        "noise_meter",
-        "log_interval",
-        "track",
-    ),
-    *(
-        "on_save_error",
-        "rank_timeout",
-        "backend",
-        "workers",
-        "env_threads",
-        "start_method",
-        "step_timeout",
-        "on_fault",
-        "max_restarts",
-    ),
-    *("restart_window", "memory_budget_gb", "build_timeout", "imports", "callbacks"),
-    *("ray_address", "min_envs"),
-    *("evaluate_every", "evaluate_episodes", "evaluate_target", "evaluate_patience", "log_info"),
-    *("wandb_project", "wandb_entity", "wandb_group", "wandb_tags"),
-}
+    "steps", "epochs", "episodes", "target_return", "runs_dir", "save_interval", "keep", "noise_meter", "log_interval",
+    "track", "on_save_error", "rank_timeout", "backend", "workers", "env_threads", "start_method", "step_timeout",
+    "on_fault", "max_restarts", "restart_window", "memory_budget_gb", "build_timeout", "imports", "callbacks",
+    "ray_address", "min_envs", "evaluate_every", "evaluate_episodes", "evaluate_target", "evaluate_patience",
+    "log_info", "wandb_project", "wandb_entity", "wandb_group", "wandb_tags",
+}  # fmt: skip
 
 
 def as_saved(config: TrainConfig) -> TrainConfig:
