@@ -16,7 +16,7 @@ from shoal.cli.compare import compare
 from shoal.cli.doctor import doctor
 from shoal.cli.errors import fail, guarded
 from shoal.cli.evaluate import evaluate
-from shoal.cli.parsing import named, parse, plain_warnings, switch, unalias
+from shoal.cli.parsing import find_here, named, parse, plain_warnings, switch, take_all, unalias
 from shoal.cli.play import play
 from shoal.cli.runs import runs
 from shoal.cli.search import search
@@ -91,13 +91,20 @@ class ReportArgs:
     """Folder that holds the run folders."""
 
 
+_REPORT_EXTRA = (("--import MODULE", "Import a module first (repeatable): for a search of a domain of your own."),)
+
+
 def report(args: list[str], as_json: bool) -> int:
     """Write the page of a run, a search or a comparison."""
-    given = parse(ReportArgs, named(args, "--run"), "shoal report RUN")
+    imports, args = take_all(args, "--import")
+    given = parse(ReportArgs, named(args, "--run"), "shoal report RUN", extra=_REPORT_EXTRA)
     from pathlib import Path
 
     from shoal.runs.folder import Run
+    from shoal.vector.foreign import import_all
 
+    find_here(imports)
+    import_all(imports)
     config = Run.open(given.run, Path(given.runs_dir)).config
     if "search" in config:
         from shoal.search.sections import write_again
