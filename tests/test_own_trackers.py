@@ -80,6 +80,21 @@ def test_another_tracker_for_the_rest(module: str, tmp_path: Path) -> None:
         assert len(table(f"runs/{name}")) == 8
 
 
+def test_a_class_of_the_script_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A notebook has no module to name."""
+
+    class Counts(shoal.Tracker):
+        seen: list[int] = []  # noqa: RUF012
+
+        def log(self, row: dict) -> None:
+            self.seen.append(row["epoch"])
+
+    monkeypatch.setattr(sys.modules["__main__"], "Counts", Counts, raising=False)
+    run = trained(tmp_path, "run", track="__main__:Counts").run
+    trained(tmp_path, "run", resume=run, epochs=8)
+    assert Counts.seen == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
 def test_a_tracker_that_fails_is_switched_off(module: str, tmp_path: Path) -> None:
     """The training goes on, and the run says which tracker failed and why."""
     sys.path.append(str(tmp_path))

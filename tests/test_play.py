@@ -109,7 +109,7 @@ def test_a_window_is_opened(root: Path) -> None:
     words = [*of(root, "lake"), "--episodes", "1", "--render", "human", "--max-episode-steps", "3", "--json"]
     environment = {**os.environ, "SDL_VIDEODRIVER": "dummy"}
     command = [sys.executable, "-m", "shoal", "play", *words]
-    shown = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    shown = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
     assert shown.returncode == 0, shown.stderr
     assert json.loads(shown.stdout)["episodes"][0]["length"] <= 3
 
@@ -119,7 +119,7 @@ def test_a_reader_that_leaves_is_no_fault_of_the_environment(root: Path) -> None
     words = " ".join(of(root, "lake"))
     said = subprocess.run(
         f"{sys.executable} -m shoal play {words} --episodes 40 | head -1",
-        shell=True, capture_output=True, text=True, timeout=100,
+        shell=True, capture_output=True, text=True, timeout=200,
     )  # fmt: skip
     assert said.stdout == "episode 1, step 0\n"
     assert "Broken" not in said.stderr

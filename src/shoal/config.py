@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from shoal.core import plain
-from shoal.core.checks import FromPython, check_number, check_types, check_whole
+from shoal.core.checks import FromPython, check_numbers, check_types, check_whole, check_wholes
 from shoal.core.plain import to_dict
 from shoal.core.spelling import ELSEWHERE, unaliased
 
@@ -61,21 +61,13 @@ class VectorConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
-        for name in ("num_envs", "env_threads", "workers"):
-            if getattr(self, name) not in ("auto", None):
-                check_whole(name, getattr(self, name), 1)
-        if self.min_envs is not None:
-            check_whole("min_envs", self.min_envs, 1)
-            if self.on_fault != "restart":
-                raise ValueError("--min-envs is for --on-fault restart: otherwise the first fault ends the run")
+        check_wholes(self, 1, "num_envs", "workers", "env_threads", "min_envs", "restart_window")
+        check_wholes(self, 0, "max_restarts")
+        check_numbers(self, "step_timeout", "build_timeout", "memory_budget_gb", above=0)
+        if self.min_envs is not None and self.on_fault != "restart":
+            raise ValueError("--min-envs is for --on-fault restart: otherwise the first fault ends the run")
         if self.ray_address is not None and self.backend == "auto":
             raise ValueError("--ray-address is for --backend ray: add that")
-        check_whole("max_restarts", self.max_restarts, 0)
-        check_whole("restart_window", self.restart_window, 1)
-        for name in ("step_timeout", "build_timeout"):
-            check_number(name, getattr(self, name), above=0)
-        if self.memory_budget_gb is not None:
-            check_number("memory_budget_gb", self.memory_budget_gb, above=0)
 
 
 @dataclass(frozen=True)
@@ -151,24 +143,12 @@ class PPOConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
-        for name in ("rollout_steps", "update_interval", "update_epochs"):
-            check_whole(name, getattr(self, name), 1)
-        if self.minibatch_size != "auto":
-            check_whole("minibatch_size", self.minibatch_size, 1)
-        for name in ("policy_epochs", "value_epochs", "torch_threads"):
-            if getattr(self, name) is not None:
-                check_whole(name, getattr(self, name), 1)
-        for name in ("gamma", "gae_lambda"):
-            check_number(name, getattr(self, name), least=0, most=1)
-        for name in ("learning_rate", "clip", "max_grad_norm", "initial_std"):
-            if getattr(self, name) != "auto":
-                check_number(name, getattr(self, name), above=0)
-        for name in ("lr_final", "entropy_coef", "value_coef"):
-            if getattr(self, name) != "auto":
-                check_number(name, getattr(self, name), least=0)
-        for name in ("value_clip", "target_kl"):
-            if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), above=0)
+        check_wholes(self, 1, "rollout_steps", "update_interval", "update_epochs", "minibatch_size")
+        check_wholes(self, 1, "policy_epochs", "value_epochs", "torch_threads")
+        check_numbers(self, "gamma", "gae_lambda", least=0, most=1)
+        check_numbers(self, "learning_rate", "clip", "max_grad_norm", "initial_std", above=0)
+        check_numbers(self, "lr_final", "entropy_coef", "value_coef", least=0)
+        check_numbers(self, "value_clip", "target_kl", above=0)
         for width in self.hidden:
             check_whole("hidden", width, 1)
         if self.network == "shared" and (self.policy_epochs or self.value_epochs):
@@ -261,20 +241,14 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
-        for name in ("steps", "epochs", "episodes", "evaluate_every", "evaluate_patience"):
-            if getattr(self, name) is not None:
-                check_whole(name, getattr(self, name), 1)
-        for name in ("save_interval", "keep", "log_interval", "evaluate_episodes"):
-            check_whole(name, getattr(self, name), 1)
-        check_number("rank_timeout", self.rank_timeout, above=0)
+        check_wholes(self, 1, "steps", "epochs", "episodes", "evaluate_every", "evaluate_patience")
+        check_wholes(self, 1, "save_interval", "keep", "log_interval", "evaluate_episodes")
+        check_numbers(self, "rank_timeout", above=0)
+        check_numbers(self, "target_return", "evaluate_target")
         check_whole("seed", self.seed, 0, MOST_SEED)
         given = [name for name in ("steps", "epochs", "episodes") if getattr(self, name) is not None]
         if len(given) > 1:
             raise ValueError(f"expected one budget, got {' and '.join('--' + name for name in given)}")
-        if self.target_return is not None:
-            check_number("target_return", self.target_return)
-        if self.evaluate_target is not None:
-            check_number("evaluate_target", self.evaluate_target)
         for name in ("evaluate_target", "evaluate_patience"):
             if getattr(self, name) is not None and self.evaluate_every is None:
                 raise ValueError(
@@ -319,8 +293,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
-        for name in ("frame_skip", "frame_stack", *(("resize",) if self.resize is not None else ())):
-            check_whole(name, getattr(self, name), 1)
+        check_wholes(self, 1, "frame_skip", "frame_stack", "resize")
 
     def replace(self, **changes: Any) -> TrainConfig:
         """A copy with changes given by flat name, e.g. `replace(num_envs=64, seed=1)`."""

@@ -46,6 +46,16 @@ def new_config(task: str | None, config: TrainConfig | None, env: Any, options: 
     return config.replace(given=FromPython(name))
 
 
+def check_new(config: TrainConfig) -> None:
+    """Refuse what would be without effect in a new run."""
+    episodes, default = config.run.evaluate_episodes, TrainConfig().run.evaluate_episodes
+    if config.run.evaluate_every is None and episodes != default:
+        raise ValueError(
+            f"--evaluate-episodes {episodes} is for evaluations during training: add --evaluate-every EPOCHS (after "
+            f"training: shoal evaluate RUN --episodes {episodes})"
+        )
+
+
 def importing(config: TrainConfig, imports: tuple[str, ...]) -> TrainConfig:
     import_all(imports)
     known = modules_of(
@@ -117,34 +127,12 @@ def _made_of(config: TrainConfig, env: Any) -> dict[str, Any]:
 
 # What a resumed run may change. Of these only the budget alters the learning: the schedules follow it.
 _CHANGEABLE = {
-    *(
-        "steps",
-        "epochs",
-        "episodes",
-        "target_return",
-        "runs_dir",
-        "save_interval",
-        "keep",
-        "noise_meter",
-        "log_interval",
-        "track",
-    ),
-    *(
-        "on_save_error",
-        "rank_timeout",
-        "backend",
-        "workers",
-        "env_threads",
-        "start_method",
-        "step_timeout",
-        "on_fault",
-        "max_restarts",
-    ),
-    *("restart_window", "memory_budget_gb", "build_timeout", "imports", "callbacks"),
-    *("ray_address", "min_envs"),
-    *("evaluate_every", "evaluate_episodes", "evaluate_target", "evaluate_patience", "log_info"),
-    *("wandb_project", "wandb_entity", "wandb_group", "wandb_tags"),
-}
+    "steps", "epochs", "episodes", "target_return", "runs_dir", "save_interval", "keep", "noise_meter", "log_interval",
+    "track", "on_save_error", "rank_timeout", "backend", "workers", "env_threads", "start_method", "step_timeout",
+    "on_fault", "max_restarts", "restart_window", "memory_budget_gb", "build_timeout", "imports", "callbacks",
+    "ray_address", "min_envs", "evaluate_every", "evaluate_episodes", "evaluate_target", "evaluate_patience",
+    "log_info", "wandb_project", "wandb_entity", "wandb_group", "wandb_tags",
+}  # fmt: skip
 
 
 def as_saved(config: TrainConfig) -> TrainConfig:

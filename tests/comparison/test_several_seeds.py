@@ -32,7 +32,7 @@ def start(*words: str, cwd: Path) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> str:
-    out, said = process.communicate(timeout=200)
+    out, said = process.communicate(timeout=900)
     assert process.returncode == 0, said
     return out
 
@@ -60,6 +60,9 @@ def test_each_seed_has_a_run_and_the_mean_is_over_runs(whole: tuple[Path, dict[s
         seed=config["run"]["seed"], runs_dir=str(folder / "alone"),
     )  # fmt: skip
     assert shoal.evaluate(alone.run, episodes=4)["mean"] == finals[1]
+    other = shoal.train("CartPole-v1", steps=500, num_envs=2, runs_dir=str(folder / "alone"), backend="serial")
+    compared = shoal.compare(str(folder / "runs" / "three"), str(other.run))
+    assert [len(group) for group in compared.arms.values()] == [3, 1], "a folder of seeds is all of its runs"
     page = (folder / "runs/three/report.html").read_text()
     assert "3 of 3 trainings are over" in page
     assert "on average over 3 seeds, 95 % interval" in page
@@ -95,11 +98,11 @@ def test_one_that_was_stopped_goes_on_to_the_same_figures(whole: tuple[Path, dic
     _, found = whole
     process = start(*WORDS, "--parallel", "1", cwd=tmp_path)
     done = tmp_path / "runs" / "three" / "done"
-    end = time.monotonic() + 100
+    end = time.monotonic() + 200
     while not (done.is_dir() and any(done.iterdir())) and time.monotonic() < end:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=100)
+    _, said = process.communicate(timeout=900)
     assert process.returncode == 130, said
     assert "shoal train --resume" in said
     first = next(done.iterdir()).stat().st_mtime_ns

@@ -11,12 +11,13 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from shoal.cli.compare import compare
 from shoal.cli.doctor import doctor
 from shoal.cli.errors import fail, guarded
 from shoal.cli.evaluate import evaluate
-from shoal.cli.parsing import named, parse, plain_warnings, switch, unalias
+from shoal.cli.parsing import find_here, named, parse, plain_warnings, switch, take_all, unalias
 from shoal.cli.play import play
 from shoal.cli.runs import runs
 from shoal.cli.search import search
@@ -86,18 +87,28 @@ class ReportArgs:
     """Write the page of a run, a search or a comparison again: scores, curves, settings, in one self-contained file."""
 
     run: str
-    """Folder of a run, a search or a comparison, or its name under --runs-dir."""
+    """Folder of a run, a search (of orders or settings) or a comparison, or its name under --runs-dir."""
     runs_dir: str = "runs"
     """Folder that holds the run folders."""
 
 
+_REPORT_EXTRA = (("--import MODULE", "Import a module first (repeatable): for a search of a domain of your own."),)
+
+
 def report(args: list[str], as_json: bool) -> int:
     """Write the page of a run, a search or a comparison."""
-    given = parse(ReportArgs, named(args, "--run"), "shoal report RUN")
-    from pathlib import Path
-
+    imports, args = take_all(args, "--import")
+    given = parse(ReportArgs, named(args, "--run"), "shoal report RUN", extra=_REPORT_EXTRA)
     from shoal.runs.folder import Run
+    from shoal.tuning.folder import find_search
+    from shoal.vector.foreign import import_all
 
+    find_here(imports)
+    import_all(imports)
+    if (folder := find_search(given.run, given.runs_dir)) is not None:
+        from shoal.tuning.page import write_page
+
+        return _written(write_page(folder), as_json)
     config = Run.open(given.run, Path(given.runs_dir)).config
     if "search" in config:
         from shoal.search.sections import write_again
@@ -116,6 +127,10 @@ def report(args: list[str], as_json: bool) -> int:
         from shoal.report import write_report
 
         path = write_report(given.run, runs_dir=given.runs_dir)
+    return _written(path, as_json)
+
+
+def _written(path: Path, as_json: bool) -> int:
     print(json.dumps({"report": str(path)}) if as_json else f"report   {path}")
     return 0
 

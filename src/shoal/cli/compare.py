@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import shlex
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from shoal import launching
-from shoal.cli.parsing import find_here, flags_of, parse, switch, take, take_all
+from shoal.cli.parsing import find_here, flags_of, own_command, parse, say, switch, take, take_all
 from shoal.cli.training import config_from
 
 _ABOUT = """Train arms (settings) with the same seeds and state which is better, or compare existing runs.
@@ -20,7 +18,7 @@ _ABOUT = """Train arms (settings) with the same seeds and state which is better,
   shoal compare CartPole-v1 --vary num_envs=64,256 --seeds 10
   shoal compare CartPole-v1 --num-envs 64 256 --vary auto_scale=true,false --steps 200k
   shoal compare COMPARISON             continue it, or show it again
-  shoal compare RUN RUN ...            runs of the same settings and code are an arm
+  shoal compare RUN RUN ...            runs of the same settings and code are an arm; also folders of --seeds
 
 Every flag of `shoal train TASK` holds for all arms. A run is one value: a firm verdict needs at
 least 10 seeds; with fewer than 5 there are figures and no verdict. The other arms are compared with the first."""
@@ -82,10 +80,10 @@ def compare(args: list[str], as_json: bool) -> int:
             found = (
                 _existing(words, args, given, report_only, imports)
                 if not vary
-                else _new(words, args, given, vary, imports)
+                else _new(words, args, given, vary, imports, report_only)
             )
     except KeyboardInterrupt:
-        _say("stopped; every finished training is kept: go on with shoal compare and the folder named above")
+        say("stopped; every finished training is kept: go on with shoal compare and the folder named above")
         return 130
     print(json.dumps(found.to_json(), allow_nan=False) if as_json else "\n".join(_lines(found)))
     return 0
@@ -96,10 +94,16 @@ def _existing(words: list[str], args: list[str], given: CompareArgs, report_only
 
     if args:
         raise ValueError(f"unknown option {args[0]} for runs that are there. See shoal compare --help")
+    for name in ("seeds", "seed", "held_out", "match", "name"):
+        if getattr(given, name) != getattr(CompareArgs, name):
+            flag = "--" + name.replace("_", "-")
+            raise ValueError(
+                f"{flag} is for a new comparison (shoal compare TASK --vary OPTION=A,B), not for {words[0]}"
+            )
     if not _are_runs(words, given.runs_dir) and len(words) == 1:
         _known_task(words[0])
     return compare_existing(
-        words, runs_dir=given.runs_dir, primary=given.primary, threshold=given.threshold, say=_say,
+        words, runs_dir=given.runs_dir, primary=given.primary, threshold=given.threshold, say=say,
         parallel=given.parallel, report_only=report_only, imports=imports,
     )  # fmt: skip
 
@@ -116,10 +120,19 @@ def _known_task(name: str) -> None:
         raise ValueError(f"expected what varies: shoal compare {name} --vary num_envs=64,256")
 
 
-def _new(words: list[str], args: list[str], given: CompareArgs, vary: dict[str, list[str]], imports: list[str]) -> Any:
+def _new(
+    words: list[str],
+    args: list[str],
+    given: CompareArgs,
+    vary: dict[str, list[str]],
+    imports: list[str],
+    report_only: bool,
+) -> Any:
     from shoal.comparison.api import begin
     from shoal.comparison.plan import grid, name_of
 
+    if report_only:
+        raise ValueError("--report is for a comparison that is there: shoal compare COMPARISON --report")
     if len(words) != 1:
         raise ValueError(f"expected one task to vary options of, got {len(words)}: {', '.join(words)}")
     configs = []
@@ -130,7 +143,7 @@ def _new(words: list[str], args: list[str], given: CompareArgs, vary: dict[str, 
     return begin(
         words[0], configs, seeds=given.seeds, seed=given.seed, held_out=given.held_out, match=given.match,
         primary=given.primary, threshold=given.threshold, parallel=given.parallel, name=given.name,
-        runs_dir=given.runs_dir, imports=imports, say=_say, command=shlex.join(["shoal", *sys.argv[1:]]),
+        runs_dir=given.runs_dir, imports=imports, say=say, command=own_command(),
     )  # fmt: skip
 
 
@@ -186,9 +199,9 @@ def _is_switch(flag: str) -> bool:
 def _short_form(task: str, args: list[str]) -> tuple[dict[str, list[str]], list[str]]:
     """`--num-envs 64 256` varies the option; a flag that takes several values anyway does not."""
     from shoal.config import TrainConfig
-    from shoal.tasks import options_class
+    from shoal.tasks import task_or_default
 
-    options = options_class(task)
+    options = task_or_default(task).Options
     hints = flags_of(TrainConfig) | ({} if options is None else flags_of(options))
     vary: dict[str, list[str]] = {}
     rest: list[str] = []
@@ -207,15 +220,7 @@ def _short_form(task: str, args: list[str]) -> tuple[dict[str, list[str]], list[
 
 
 def _lines(found: Any) -> list[str]:
-    lines = [*found.lines(), ""]
-    if found.folder is not None:
-        from shoal.runs.folder import shown_path
+    from shoal.runs.folder import shown_path
 
-        lines.append(f"folder   {shown_path(found.folder)}")
-    if found.report is not None:
-        lines.append(f"report   {shown_path(found.report)}")
-    return lines if lines[-1] else lines[:-1]
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    places = [(name, place) for name in ("folder", "report") if (place := getattr(found, name)) is not None]
+    return [*found.lines(), *([""] if places else []), *(f"{name:<9}{shown_path(place)}" for name, place in places)]

@@ -6,11 +6,12 @@ import contextlib
 import io
 import os
 import re
+import shlex
 import sys
 import types
 import typing
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, make_dataclass
 from decimal import Decimal
 from typing import Any, Literal, TypeVar
 
@@ -131,6 +132,26 @@ def plain_warnings() -> Callable[..., None]:
             print(f"shoal: note: {message}", file=sys.stderr, flush=True)
 
     return show
+
+
+def say(text: str) -> None:
+    """Progress and warnings, beside the results."""
+    print(f"shoal: {text}" if text.startswith("WARNING") else text, file=sys.stderr, flush=True)
+
+
+def own_command() -> str:
+    """What was typed, for whoever reads a run folder."""
+    return shlex.join(["shoal", *sys.argv[1:]])
+
+
+def parse_both(
+    first: Any, second: Any, args: list[str], prog: str, *, about: str = "", extra: Sequence[tuple[str, str]] = ()
+) -> tuple[Any, Any]:
+    """Flags of two dataclasses on one command line; the objects given are their defaults."""
+    kinds = [("first", type(first)), ("second", type(second))]
+    Both = make_dataclass("Both", kinds, frozen=True, namespace={"__doc__": type(first).__doc__})
+    both: Any = parse(Both, args, prog, Both(first, second), about=about, extra=extra)
+    return both.first, both.second
 
 
 def gives_budget(args: list[str]) -> bool:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shlex
-import sys
 from typing import Any
 
 from shoal import launching
-from shoal.cli.parsing import named, parse, take
+from shoal.cli.parsing import named, own_command, parse_both, say, take
 from shoal.cli.training import next_commands
 
 _ABOUT = """Search for the best order of repairs. A bandit chooses the orders, and each pull trains one policy.
@@ -42,37 +40,29 @@ def search(args: list[str], as_json: bool) -> int:
     if resume is not None:
         from pathlib import Path
 
-        folder = SearchFolder.open(resume, Path(take(args, "--runs-dir")[0] or "runs"))
+        folder = SearchFolder.open(resume, Path(take(args, "--runs-dir")[0] or "runs"), given)
         if given is not None and given != folder.config.domain:
             raise ValueError(f"{resume} is a search of {folder.config.domain}, not of {given}")
         default, known = folder.config, folder.options
     options = domain_class(default.domain).Options
-    both = [("search", SearchConfig), ("domain_specific", options)]
-    Both = dataclasses.make_dataclass("Both", both, frozen=True, namespace={"__doc__": SearchConfig.__doc__})
     domains = "|".join(known_domains()) if given is None and resume is None else default.domain
-    parsed: Any = parse(
-        Both, args, f"shoal search {domains}", Both(default, options(**known)), about=_ABOUT, extra=_EXTRA
-    )
-
-    def say(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+    config, own = parse_both(default, options(**known), args, f"shoal search {domains}", about=_ABOUT, extra=_EXTRA)
 
     try:
-        command = shlex.join(["shoal", *sys.argv[1:]])
-        domain_options = dataclasses.asdict(parsed.domain_specific)
         with launching.on(place or "here", address):
-            found = run(parsed.search, domain_options, resume=resume, say=say, command=command)
+            found = run(config, dataclasses.asdict(own), resume=resume, say=say, command=own_command())
     except KeyboardInterrupt:
         say("stopped; every finished pull is kept: go on with shoal search --resume and the folder named above")
         return 130
     if as_json:
         print(json.dumps(found.to_json(), allow_nan=False))
         return 0
-    _say_what_was_found(found, getattr(domain_class(parsed.search.domain), "look", ""))
+    _say_what_was_found(found, config.domain)
     return 0
 
 
-def _say_what_was_found(found: Any, look: str) -> None:
+def _say_what_was_found(found: Any, domain: str) -> None:
+    from shoal.search.domain import domain_class
     from shoal.search.findings import conduct_line
     from shoal.search.summary import score_line
 
@@ -104,9 +94,10 @@ def _say_what_was_found(found: Any, look: str) -> None:
     print(f"folder   {found.folder}")
     print(f"report   {found.report}")
     if summary.strategy != "halving":  # its rounds are for a number of pulls
-        print(f"more     shoal search --resume {found.folder} --workflows {summary.pulls + 10}")
+        own = f"{domain} " if ":" in domain else ""  # the user names the module again
+        print(f"more     shoal search {own}--resume {found.folder} --workflows {summary.pulls + 10}")
         print(f"         (would try first: {summary.next_pick})")
     if found.policy is not None:
         print(f"next     {next_commands(found.policy)[0]}")
-        if look:
+        if look := getattr(domain_class(domain), "look", ""):
             print(f"         {look} {found.policy}")

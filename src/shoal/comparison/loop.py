@@ -132,6 +132,12 @@ class _Crew:
             process.stdin.close()
 
 
+def check_parallel(count: int | None) -> None:
+    """Refuse a number of trainings at once that is none."""
+    if count is not None and count < 1:
+        raise ValueError(f"expected --parallel of at least 1, got {count}")
+
+
 def default_parallel(plan: Plan) -> int:
     """As many trainings at once as cores allow; one where its environments take all cores, or seconds are matched."""
     if "wall" in plan.match:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shoal.comparison.facts import AXES, RunFacts
+from shoal.comparison.facts import AXES, RunFacts, flat
 from shoal.comparison.folder import ComparisonFolder
 from shoal.comparison.metrics import BY_NAME, PRIMARY
 from shoal.comparison.verdicts import INSUFFICIENT, Verdict
-from shoal.comparison.words import amount, crashed, detectable, level, sentence
+from shoal.comparison.words import amount, budgets, chance, crashed, detectable, level, sentence
 from shoal.core.statistics import interval
 from shoal.runs.charts import Effect, Line, Point, chart, forest, legend
 from shoal.runs.curves import on_one_axis
@@ -44,17 +44,17 @@ def _page(folder: ComparisonFolder, found: Comparison) -> str:
         f"{len(runs)} of {total} trainings are over: {len(found.arms)} arms, {plan.seeds} seeds each, the same in all",
         f"each trained policy played {plan.held_out} held-out episodes; one training is one value",
         f"the arms got the same {' and '.join(plan.match.split(','))}".replace("wall", "seconds"),
+        *budgets(found.arms),
         f"declared before: {BY_NAME[found.primary].label}; all other claims share Holm's correction",
     ]
     answers = [text(sentence(one).strip("* ")) for one in found.verdicts if one.primary]
     named = [text(f"{one.arm} against {one.against}: ") for one in found.verdicts if one.primary]
-    several = len(found.arms) > 2
-    answer = "<br>".join((name if several else "") + words for name, words in zip(named, answers, strict=True))
+    answer = "<br>".join(name + words for name, words in zip(named, answers, strict=True))
     return page(
         folder.run.name,
         f"{plan.task}: {' or '.join(found.arms)}" if len(found.arms) < 4 else f"{plan.task}: {len(found.arms)} arms",
         f"{text(folder.run.name)} &middot; <code>{text(command)}</code>",
-        (answer or "No verdict yet.") + ("" if several or not answers else f" ({named[0].rstrip(': ')})"),
+        answer or "No verdict yet.",
         facts,
         [
             Part("Verdicts", _verdicts(found)),
@@ -63,7 +63,7 @@ def _page(folder: ComparisonFolder, found: Comparison) -> str:
             Part("Every run", _runs(found)),
             Part("Runs that did not finish", _crashed(found)),
             Part("What differs", _differences(plan.to_json()["arms"])),
-            Part("Settings of the first arm", _settings(plan.to_json()["arms"][0]["config"]), True),
+            Part("Settings of the first arm", settings_of(plan.to_json()["arms"][0]["config"]), True),
         ],
         wide=True,
         cards=_cards(found),
@@ -91,7 +91,7 @@ def _verdicts(found: Comparison) -> str:
         own = [one for one in found.verdicts if one.arm == arm]
         rows = [
             [BY_NAME[one.metric].label, one.verdict, amount(one), level(one, "first"), level(one, "second"),
-             "-" if one.p is None or one.verdict == INSUFFICIENT else f"{one.p:.2g}",
+             "-" if one.p is None or one.verdict == INSUFFICIENT else chance(one.p),
              "-" if one.effect is None else detectable(one)]
             for one in own
         ]  # fmt: skip
@@ -145,7 +145,8 @@ def _effects(found: Comparison) -> str:
         own = [one for one in found.verdicts if one.arm == arm]
         rows = [row for one in own if (row := _effect(one, place)) is not None]
         if rows:
-            parts.append(f"<figure><h3>{text(arm)}</h3>{forest(rows, 'worse', 'better')}</figure>")
+            heading = f"{text(arm)} against {text(own[0].against)}"
+            parts.append(f"<figure><h3>{heading}</h3>{forest(rows, 'worse', 'better')}</figure>")
     if not parts:
         return ""
     about = (
@@ -153,7 +154,8 @@ def _effects(found: Comparison) -> str:
         "interval that crosses the middle leaves open which arm is better; an arrow is an effect beyond the edge. The "
         "noise scale is neither better nor worse: to the right is more."
     )
-    return f"<p class='facts'>{about}</p><div class='charts'>{''.join(parts)}</div>"
+    beside = "charts" if len(parts) > 1 else "middle"  # one alone would be as wide as the page
+    return f"<p class='facts'>{about}</p><div class='{beside}'>{''.join(parts)}</div>"
 
 
 def _effect(one: Verdict, colour: int) -> Effect | None:
@@ -207,18 +209,12 @@ def _crashed(found: Comparison) -> str:
 
 def _differences(arms: Sequence[dict[str, Any]]) -> str:
     """Options that are not the same in all arms."""
-    flats = [_flat(arm["config"]) for arm in arms]
-    names = [name for name in flats[0] if any(flat.get(name) != flats[0][name] for flat in flats)]
-    rows = [[name, *(number(flat.get(name)) for flat in flats)] for name in names]
+    flats = [flat(arm["config"]) for arm in arms]
+    names = [name for name in flats[0] if any(one.get(name) != flats[0][name] for one in flats)]
+    rows = [[name, *(number(one.get(name)) for one in flats)] for name in names]
     return table(["option", *(arm["name"] for arm in arms)], rows) if rows else ""
 
 
-def _settings(config: dict[str, Any]) -> str:
-    return pairs({name: value for name, value in _flat(config).items() if name not in ("name", "runs_dir", "seed")})
-
-
-def _flat(config: dict[str, Any]) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in config.items():
-        flat |= value if isinstance(value, dict) else {name: value}
-    return flat
+def settings_of(config: dict[str, Any]) -> str:
+    """The settings of all runs of an arm."""
+    return pairs(flat(config, ("name", "runs_dir", "seed")))

@@ -54,18 +54,24 @@ class ActionKind(Protocol):
         """Stored actions as the environment wants them."""
 
 
-class Categorical:
-    """Discrete(n): one choice. Sampled by the Gumbel trick: argmax(logits + Gumbel noise) ~ softmax(logits)."""
+class Choices:
+    """Discrete actions, by logits. Sampled by the Gumbel trick: argmax(logits + Gumbel noise) ~ softmax(logits)."""
 
-    def __init__(self, n: int, start: int = 0, dtype: Any = np.int64) -> None:
-        self.num_params = self.num_noise = self.num_masks = n
-        self.choices, self.start, self.dtype = [n], start, np.dtype(dtype)
+    num_noise: int
 
     def noise(self, shape: tuple[int, ...], generator: torch.Generator, own: slice | None = None) -> Tensor:
         return gumbel((*shape, self.num_noise), generator, own)
 
     def mask(self, params: Tensor, mask: Tensor) -> Tensor:
         return torch.where(mask, params, FORBIDDEN)
+
+
+class Categorical(Choices):
+    """Discrete(n): one choice."""
+
+    def __init__(self, n: int, start: int = 0, dtype: Any = np.int64) -> None:
+        self.num_params = self.num_noise = self.num_masks = n
+        self.choices, self.start, self.dtype = [n], start, np.dtype(dtype)
 
     def sample(self, params: Tensor, noise: Tensor) -> Tensor:
         return (params + noise).argmax(-1)
@@ -85,19 +91,13 @@ class Categorical:
         return actions.astype(self.dtype, copy=False)
 
 
-class MultiCategorical:
+class MultiCategorical(Choices):
     """MultiDiscrete(nvec): several independent choices, their logits side by side."""
 
     def __init__(self, nvec: list[int], dtype: Any = np.int64) -> None:
         self.nvec = self.choices = nvec
         self.dtype = np.dtype(dtype)
         self.num_params = self.num_noise = self.num_masks = sum(nvec)
-
-    def noise(self, shape: tuple[int, ...], generator: torch.Generator, own: slice | None = None) -> Tensor:
-        return gumbel((*shape, self.num_noise), generator, own)
-
-    def mask(self, params: Tensor, mask: Tensor) -> Tensor:
-        return torch.where(mask, params, FORBIDDEN)
 
     def sample(self, params: Tensor, noise: Tensor) -> Tensor:
         return self.mode(params + noise)

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -162,9 +162,9 @@ class Run:
         self.lock()
         replace_atomically(self.path / "config.json", to_json(dict(config)))
 
-    def lock(self) -> None:
+    def lock(self, wait_s: float = 0.0) -> None:
         """Become the only process that writes here, or raise `Locked` naming the one that does."""
-        self._lock.acquire()
+        self._lock.acquire(wait_s)
 
     def close(self) -> None:
         """Give the lock back; the folder can still be read."""
@@ -177,6 +177,23 @@ class Run:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @contextlib.contextmanager
+    def at_work(self, has_begun: Callable[[], bool]) -> Iterator[None]:
+        """A block that writes here: it runs, and what ends it early becomes the status. The block says itself when it
+        has finished. Where nothing has begun yet, a folder whose work was refused is removed."""
+        with self:
+            self.lock()
+            self.set_status("running")
+            try:
+                yield
+            except BaseException as error:
+                if has_begun():
+                    stopped = isinstance(error, KeyboardInterrupt)
+                    self.set_status("interrupted" if stopped else "failed", f"{type(error).__name__}: {error}"[:2000])
+                else:
+                    self.remove()
+                raise
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Add one row of metrics, in one write."""

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import re
 import shutil
-import time
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from shoal.core.plain import from_dict
 from shoal.runs.disk import from_json, replace_atomically, sync_folder, to_json
 from shoal.runs.folder import Run
-from shoal.runs.lock import Lock, Locked
+from shoal.runs.lock import ORPHAN_S, Lock
 from shoal.search.domain import Fresh, Pull, Ranking
-from shoal.search.options import SearchConfig, config_from
+from shoal.search.options import SearchConfig
 
 REQUEST, PULL, RANKING, LOG = "request.json", "pull.json", "ranking.json", "worker.log"
 FRESH = "fresh.json"
 UNIVERSAL = "universal"
-ORPHAN_S = 30.0  # a worker of a killed search ends by itself; so long its folder is waited for
 
 _README = """\
 This folder is one search of shoal: a bandit whose every pull is a training run.
@@ -77,12 +77,22 @@ class SearchFolder:
         return SearchFolder(run)
 
     @staticmethod
-    def open(path_or_name: str | Path, root: Path) -> SearchFolder:
-        """An existing one, by name or path."""
+    def open(path_or_name: str | Path, root: Path, named: str | None = None) -> SearchFolder:
+        """An existing one, by name or path. `named` is the domain if the user names it: a folder may come from
+        anybody, so a module that only its config.json names is not imported."""
         run = Run.open(path_or_name, root)
         if "search" not in run.config:
             raise ValueError(f"{run.path} is a training run, not a search: continue it with shoal train --resume")
-        return SearchFolder(run)
+        folder = SearchFolder(run)
+        module, colon, _ = (domain := folder.config.domain).partition(":")
+        if colon and module not in sys.modules and domain != named:
+            raise ValueError(
+                f"{run.shown}: config.json names a module to import: {module}. To import a module is to run its code, "
+                "and a search may come from anybody, so shoal imports only what you name yourself. If you trust it, "
+                f"type\n  shoal search {domain} --resume {run.shown}\nto go on with it, or\n  shoal report {run.shown} "
+                f"--import {module}\nfor its page, or import {module} first, from Python"
+            )
+        return folder
 
     @property
     def path(self) -> Path:
@@ -90,7 +100,8 @@ class SearchFolder:
 
     @property
     def config(self) -> SearchConfig:
-        return config_from(self.run.config["search"])
+        found: SearchConfig = from_dict(self.run.config["search"], SearchConfig, "search")
+        return found
 
     @property
     def options(self) -> dict[str, Any]:
@@ -113,24 +124,23 @@ class SearchFolder:
         folder = self.of(request)
         if not (folder / PULL).exists():
             return None
-        found = from_json((folder / PULL).read_bytes())
-        asked = Request(**found["request"])
-        if asked != request:
+        found = self._read(folder / PULL)
+        if found.request != request:
             raise ValueError(
-                f"{folder} was asked for {asked}, this search asks for {request}: the folder is of another version of "
-                "shoal or was changed by hand. Start a new search"
+                f"{folder} was asked for {found.request}, this search asks for {request}: the folder is of another "
+                "version of shoal or was changed by hand. Start a new search"
             )
-        return Record(asked, Pull(**found["pull"]), found["wall_s"], found["cpu_s"], self.fresh(asked))
+        return found
 
     def records(self) -> list[Record]:
         """All finished pulls, by number, as they stand on the disk."""
-        found = []
-        for file in sorted(self.path.glob(f"pulls/[0-9]*/{PULL}")):
-            data = from_json(file.read_bytes())
-            request = Request(**data["request"])
-            times = data["wall_s"], data["cpu_s"]
-            found.append(Record(request, Pull(**data["pull"]), *times, self.fresh(request)))
+        found = map(self._read, self.path.glob(f"pulls/[0-9]*/{PULL}"))
         return sorted(found, key=lambda record: record.request.number)
+
+    def _read(self, file: Path) -> Record:
+        data = from_json(file.read_bytes())
+        request = Request(**data["request"])
+        return Record(request, Pull(**data["pull"]), data["wall_s"], data["cpu_s"], self.fresh(request))
 
     def fresh(self, request: Request) -> Fresh | None:
         """The score of this pull on fresh episodes, if it was made."""
@@ -163,14 +173,8 @@ class SearchFolder:
 
 def claim(folder: Path) -> Lock:
     """Become the only process that pulls here, and clear what an unfinished attempt left."""
-    lock, end = Lock(folder / "lock"), time.monotonic() + ORPHAN_S
-    while True:
-        try:
-            lock.acquire()
-            break
-        except Locked:
-            if time.monotonic() > end:
-                raise
+    lock = Lock(folder / "lock")
+    lock.acquire(ORPHAN_S)
     for entry in folder.iterdir():
         if entry.name not in (REQUEST, LOG, "lock"):
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()

@@ -59,11 +59,11 @@ def environment(place: str, **options: Any) -> CompiledEnv | Batched:
 
 def make_single(place: str, render_mode: str | None = None, **options: Any) -> Env[Any, Any]:
     """One environment, for gym.make."""
-    from shoal.compiled.single import CompiledSingleEnv
-    from shoal.compiled.vector import CompiledEnv
+    from shoal.compiled.vector import CompiledEnv, CompiledVectorEnv
+    from shoal.core.single import SingleEnv
 
     env = environment(place, **options)
-    return CompiledSingleEnv(env) if isinstance(env, CompiledEnv) else env.make_single()
+    return SingleEnv(CompiledVectorEnv(env, num_envs=1)) if isinstance(env, CompiledEnv) else env.make_single()
 
 
 def make_vector(

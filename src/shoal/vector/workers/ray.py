@@ -12,18 +12,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import cloudpickle
-from gymnasium.vector import AutoresetMode
 
 from shoal.core.errors import EnvFault, EnvTimeout, NoPlace, WorkerDied
 from shoal.core.machine import usable_cores
-from shoal.core.own import parse_autoreset
-from shoal.core.seeds import Stream
 from shoal.vector.batch import BatchVectorEnv, News
 from shoal.vector.chunk import Infos
 from shoal.vector.environments import EnvFactory
-from shoal.vector.parts import check_policy, cut
+from shoal.vector.parts import Common, check_options, cut
 from shoal.vector.workers import ray_rows
-from shoal.vector.workers.parts import check_options
 from shoal.vector.workers.protocol import Sieve, faults_of, raise_mistakes
 from shoal.vector.workers.ray_instance import INSTANCE, free_cores
 from shoal.vector.workers.ray_remote import Here, RemoteActor
@@ -48,26 +44,21 @@ class RayVectorEnv(BatchVectorEnv):
         workers: int | None = None,
         address: str | None = None,
         min_envs: int | None = None,
-        stream: Stream = Stream.TRAIN,
         step_timeout_s: float = 300.0,
         start_timeout_s: float = 120.0,
-        on_fault: str = "fail",
-        max_restarts: int = 10,
-        restart_window: int = 10_000,
-        check_finite: bool = True,
-        autoreset_mode: str | AutoresetMode = "same_step",
+        **common: Any,
     ) -> None:
+        """`common` options are those of `shoal.vector.parts.Common`."""
         self._actors: list[RemoteActor] = []
-        self.factories, self.on_fault, self.min_envs = list(factories), on_fault, min_envs
+        alike = Common(**common)
+        self.factories, self.on_fault, self.min_envs = list(factories), alike.on_fault, min_envs
         self.step_timeout_s, self.start_timeout_s = step_timeout_s, start_timeout_s
         num_envs = len(self.factories)
-        check_policy(on_fault, max_restarts, restart_window)
         check_options(num_envs, workers, "lockstep", step_timeout_s, start_timeout_s)
-        if min_envs is not None and (on_fault != "restart" or not 0 < min_envs <= num_envs):
+        if min_envs is not None and (self.on_fault != "restart" or not 0 < min_envs <= num_envs):
             raise ValueError(
-                f"expected min_envs from 1 to {num_envs} with on_fault restart, got {min_envs}, {on_fault}"
+                f"expected min_envs from 1 to {num_envs} with on_fault restart, got {min_envs}, {self.on_fault}"
             )
-        mode = parse_autoreset(autoreset_mode)
         local = address in (None, "local")
         self._shared = Shared()
         self._ray = INSTANCE.join(address, min(workers or usable_cores(), num_envs) if local else None)
@@ -75,13 +66,7 @@ class RayVectorEnv(BatchVectorEnv):
         try:
             count, folder = min(workers or free_cores(self._ray), num_envs), INSTANCE.folder
             self._actors += [RemoteActor(self._ray, i, rows, folder) for i, rows in enumerate(cut(num_envs, count))]
-            self._options = {
-                "stream": int(stream),
-                "restart": on_fault == "restart",
-                "max_restarts": max_restarts,
-                "check_finite": check_finite,
-                "next_step": mode == AutoresetMode.NEXT_STEP,
-            }
+            self._options: dict[str, Any] = {"chunks": alike.of_chunks}
             for one in self._actors:
                 one.start()
             for one in self._actors:
@@ -95,17 +80,8 @@ class RayVectorEnv(BatchVectorEnv):
             block.clear()
             for one in self._actors:
                 one.block = block
-            super().__init__(
-                block,
-                [slice(0, num_envs)],
-                stream=stream,
-                max_restarts=max_restarts,
-                restart_window=restart_window,
-                autoreset_mode=mode,
-                metadata=known["metadata"],
-                render_mode=known["render_mode"],
-                spec=known["spec"],
-            )
+            about = {name: known[name] for name in ("metadata", "render_mode", "spec")}
+            super().__init__(block, [slice(0, num_envs)], alike, **about)
             self._infos, self._attributes = Sieve(), dict[str, Sequence[Any]]()
             answers = [(one, one.tell("build", self._job(one))) for one in self._actors]
             for one, answer in answers:

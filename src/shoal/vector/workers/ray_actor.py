@@ -19,7 +19,6 @@ import numpy as np
 
 from shoal.core.arrays import Array
 from shoal.core.errors import as_fault
-from shoal.core.seeds import Stream
 from shoal.extras import version
 from shoal.vector.chunk import Chunk, Infos
 from shoal.vector.environments import first_environment
@@ -98,12 +97,8 @@ class EnvActor:
                 self.first,
                 block,
                 worker=number,
-                stream=Stream(options["stream"]),
-                restart=options["restart"],
-                max_restarts=options["max_restarts"],
-                check_finite=options["check_finite"],
-                next_step=options["next_step"],
                 first_env=self.__dict__.pop("first_env", None),
+                **options["chunks"],
             )
             return {}
 

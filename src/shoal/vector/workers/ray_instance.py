@@ -110,8 +110,9 @@ class Instance:
             if not isinstance(error, Exception):
                 raise
             raise RuntimeError(
-                f"--backend ray: Ray's own processes did not start on this machine: {error} Is it overloaded, or short "
-                "of memory? Try again, use --backend process, or name a running cluster with --ray-address"
+                f"--backend ray: Ray's processes did not start here: {str(error).rstrip('.')}. Is the machine "
+                "overloaded, or short of memory? Try again, use --backend process, or name a running cluster with "
+                "--ray-address"
             ) from error
 
     def _mute(self, mute: bool) -> None:
