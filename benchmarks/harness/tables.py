@@ -65,7 +65,8 @@ def credit_study(results: Results) -> str:
             continue
         arm, against = found[1], found[2]
         seeds = [part for part in parts if part["name"].startswith(f"{arm} seed ")]
-        base = [part for part in parts if part["name"] == against or part["name"].startswith(f"{against} seed ")]
+        other = f"{against} seed " if against != arm else "another arm"
+        base = [part for part in parts if part["name"] == against or part["name"].startswith(other)]
         own = rows[name.replace("the reference prices", "the own prices")]
         prices = "reference" if seeds and all(part["reference"] for part in [*seeds, *base]) else "own"
         differences = [NONE if one.value is None else value_of(one, 2, sign=True) for one in (row, own)]

@@ -92,7 +92,8 @@ def _against(arm: str, seeds: Sequence[int]) -> list[str]:
     other = ARMS[arm].against
     if other == TODAY:  # rides_learning has played it
         return []
-    return [f"{other} seed {seed}" for seed in seeds] if other in ARMS else [other]
+    # The arm "taught" starts from the baseline of that name, and is compared with it, not with itself.
+    return [f"{other} seed {seed}" for seed in seeds] if other in ARMS and other != arm else [other]
 
 
 def _settings(name: str, days: int) -> str:

@@ -94,3 +94,10 @@ def test_a_possible_default_is_compared_with_all_seeds_of_todays(
     rows = {row.name: row for row in rides_credit.summarise(parts, days=2)}
     row = rows["rides, shown: trained less today's default, net gain a day, by the own prices"]
     assert f"mean {np.mean(parts[0]['own']) - 2.0:.2f}" in row.note
+
+
+def test_no_arm_is_compared_with_itself() -> None:
+    """`taught` is the name of a baseline and of an arm."""
+    for arm in credit_arms.ARMS:
+        assert not any(name.startswith(f"{arm} seed ") for name in rides_credit._against(arm, (201,)))
+    assert rides_credit._against("taught", (201, 202)) == ["taught"]
