@@ -17,9 +17,10 @@ from shoal.rides.routing.neural.network import RoutingNetwork
 from shoal.rides.routing.problem import REQUEST, Problem
 
 TILES = {"cpu": 32, "cuda": 1024}  # days of one matrix product; a lone day is computed beside empty ones
-SIZES = 8  # days are padded to a multiple of so many requests, by their own number alone
-CHUNK = {"cpu": 256, "cuda": 8192}  # days at once to begin with; a day takes 0.12 MB with 30 requests, 0.19 with 45
+SIZES = 2  # days are padded to a multiple of so many requests, by their own number alone
+CHUNK = {"cpu": 256, "cuda": 8192}  # plans at once to begin with; one of 30 requests takes 0.11 MB, of 45 0.15 MB
 _OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate|not enough memory|alloc_failed|cannot allocate", re.I)
+_PAIR_NUMBERS, _STEP_BYTES = 80, 38_000  # measured: of a pair of requests while encoded, of a plan in a step
 _STARTS, _SAMPLES = 0x57A7, 0x5A3B
 
 
@@ -104,13 +105,31 @@ class Router:
             rows = np.flatnonzero((sizes == size) & (count > 0))
             at = 0
             while at < len(rows):
-                part = rows[at : at + max(self.tile, self.chunk // tries.plans // self.tile * self.tile)]
+                part = rows[at : at + self._days_at_once(tries.plans)]
                 try:
                     self._chunk(requests, count, part, int(size), tries, found)
                     at += len(part)
                 except (MemoryError, RuntimeError) as error:
                     self._halve(error)
         return found
+
+    def bytes_needed(self, days: int, customers: int, plans: int = 1) -> int:
+        """Memory at the peak of `route`, in bytes: days beyond a chunk are routed later and take none.
+
+        Of the days of a chunk, what is encoded is kept; beside it there is one tile that is being encoded, or the
+        fleets and one step of all plans.
+        """
+        size = -(-customers // SIZES) * SIZES
+        width, _, _, hidden = self.network.shape
+        at_once = min(-(-days // self.tile) * self.tile, self._days_at_once(plans))
+        encoded = 4 * ((2 * size + 1) * 4 * hidden + size * hidden + size * size)
+        fleet = 2 * 16 * self.city.vehicles * (2 * size + 2)
+        encoding = 4 * self.tile * ((size + 1) ** 2 * _PAIR_NUMBERS + (size + 1) * 12 * width)
+        kept = at_once * (encoded if plans == 1 else encoded * (plans + 1))
+        return max(at_once * encoded + encoding, kept + at_once * plans * (fleet + _STEP_BYTES))
+
+    def _days_at_once(self, plans: int) -> int:
+        return max(self.tile, self.chunk // plans // self.tile * self.tile)
 
     def _chunk(self, requests: Array, count: Array, rows: Array, size: int, tries: _Tries, out: Routed) -> None:
         """Route some days of like size: whole tiles, of which the last is filled up with empty days."""
