@@ -21,6 +21,7 @@ SIZES = 2  # days are padded to a multiple of so many requests, by their own num
 CHUNK = {"cpu": 256, "cuda": 8192}  # plans at once to begin with; one of 30 requests takes 0.11 MB, of 45 0.15 MB
 _OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate|not enough memory|alloc_failed|cannot allocate", re.I)
 _PAIR_NUMBERS, _STEP_BYTES = 80, 38_000  # measured: of a pair of requests while encoded, of a plan in a step
+ORDERS = 4  # in which greedy decoding takes the requests of a day, until one finishes it
 _STARTS, _SAMPLES = 0x57A7, 0x5A3B
 
 
@@ -33,6 +34,16 @@ class Routed:
     placed: Array  # bool[N, C]: on a route
     cost_s: Array  # int64[N], travel of the routes
 
+    @staticmethod
+    def nowhere(days: int, vehicles: int, customers: int) -> Routed:
+        """Nobody is on a route yet."""
+        return Routed(
+            np.zeros((days, vehicles, 2 * customers), np.int16),
+            np.zeros((days, vehicles), np.int16),
+            np.zeros((days, customers), np.bool_),
+            np.zeros(days, np.int64),
+        )
+
 
 @dataclass(frozen=True)
 class _Tries:
@@ -44,6 +55,10 @@ class _Tries:
     @property
     def plans(self) -> int:
         return len(self.shifts_s)
+
+    def one(self, number: int) -> _Tries:
+        """One of the plans alone."""
+        return _Tries(self.shifts_s[number : number + 1], None)
 
     @staticmethod
     def of(customers: int, starts: int, samples: int, seed: int, device: str) -> _Tries:
@@ -85,7 +100,8 @@ class Router:
 
         With `starts` above 1 the best of so many greedy plans, of which each takes the requests in another order; with
         `samples` the best of those and so many that are drawn. The best has the most requests on its routes, and of
-        those the fewest seconds. All plans of a day are made in one batch.
+        those the fewest seconds. All plans of a day are made in one batch. A day that its one greedy plan does not
+        finish is decoded again with the requests in another order, and in a third and fourth if need be.
         """
         if requests.dtype != REQUEST or requests.ndim != 2 or len(requests) != len(count):
             raise ValueError(f"expected REQUEST[N, C] and count[N], got {requests.dtype}{list(requests.shape)}")
@@ -93,13 +109,26 @@ class Router:
             raise ValueError(f"expected at least 1 start and 0 samples, got {starts} and {samples}")
         days, customers = requests.shape
         count = np.asarray(count, np.int64)
-        found = Routed(
-            np.zeros((days, self.problem.vehicles, 2 * customers), np.int16),
-            np.zeros((days, self.problem.vehicles), np.int16),
-            np.zeros((days, customers), np.bool_),
-            np.zeros(days, np.int64),
-        )
-        tries = _Tries.of(customers, starts, samples, seed, self.device)
+        found = Routed.nowhere(days, self.problem.vehicles, customers)
+        if starts + samples > 1:
+            self._route(requests, count, _Tries.of(customers, starts, samples, seed, self.device), found)
+            return found
+        orders = _Tries.of(customers, ORDERS, 0, seed, self.device)
+        self._route(requests, count, orders.one(0), found)
+        for number in range(1, ORDERS):
+            left = np.flatnonzero(found.placed.sum(1) < count)
+            if not len(left):
+                break
+            again = Routed.nowhere(len(left), self.problem.vehicles, customers)
+            self._route(requests[left], count[left], orders.one(number), again)
+            better = again.placed.sum(1) > found.placed[left].sum(1)
+            for name in Routed.__dataclass_fields__:
+                getattr(found, name)[left[better]] = getattr(again, name)[better]
+        return found
+
+    def _route(self, requests: Array, count: Array, tries: _Tries, found: Routed) -> None:
+        """Route days of like size together, as many at once as memory allows."""
+        customers = requests.shape[1]
         sizes = np.minimum(-(-count // SIZES) * SIZES, max(customers, 1))
         for size in np.unique(sizes[count > 0]):
             rows = np.flatnonzero((sizes == size) & (count > 0))
@@ -111,7 +140,6 @@ class Router:
                     at += len(part)
                 except (MemoryError, RuntimeError) as error:
                     self._halve(error)
-        return found
 
     def bytes_needed(self, days: int, customers: int, plans: int = 1) -> int:
         """Memory at the peak of `route`, in bytes: days beyond a chunk are routed later and take none.
