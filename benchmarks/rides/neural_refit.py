@@ -1,15 +1,16 @@
 """Other weights of the neural oracle beside those that ship, on the same days: a second fit, or a longer one.
 
-    python -m benchmarks.rides.neural_refit [--seed 1] [--hours 0.0575] [--days 64] [--out FILE] [--name NAME] [--store]
+    python -m benchmarks.rides.neural_refit [--seed 1] [--hours 0.0575] [--weights FILE --name NAME] [--store]
 
 `shoal rides fit oracle` makes the weights from nothing with another seed, in as much CPU time as those that ship took.
-Greedy plans of both are then compared day by day, against the best of the incremental search with 3,000 iterations and
-of both.
+With --weights those of a file are judged instead, which a longer fit made with a card beside them. Greedy plans of both
+are compared day by day, against the best of the incremental search with 3,000 iterations and of both.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -40,13 +41,18 @@ def measured(given: argparse.Namespace, say: Say) -> dict[str, Any]:
     from shoal.rides.fit.oracle import fit_oracle
 
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(given.out) if given.out else Path(folder) / "oracle.safetensors"
-        took, _ = fit_oracle(path, hours=given.hours, minutes=float("inf"), seed=given.seed, say=say)
+        path = Path(given.weights or Path(folder) / "oracle.safetensors")
+        if given.weights:
+            took: dict[str, Any] = json.loads(path.with_suffix(".json").read_text())
+        else:
+            took = dict(fit_oracle(path, hours=given.hours, minutes=float("inf"), seed=given.seed, say=say)[0])
+            took["seed"] = given.seed
         sizes = [compared(size, given.days, path) for size in SIZES]
         for part in sizes:
             say(f"{part['requests']} requests: {np.mean(part['gap_percent'][OTHER]):.2f} %")
         whole = {SHIPPED: finished(given.finished, SIZES), OTHER: finished(given.finished, SIZES, str(path))}
-    return {"took": took, "seed": given.seed, "hours": given.hours, "sizes": sizes, "finished": whole}
+    took = {name: took[name] for name in ("days", "steps", "fit_cpu_s", "seed")}
+    return {"took": took, "sizes": sizes, "finished": whole}
 
 
 def compared(size: int, days: int, path: Path) -> dict[str, Any]:
@@ -90,7 +96,7 @@ def summarise(result: dict[str, Any]) -> list[Row]:
         of_shipped = 100 * result["finished"][SHIPPED][str(size)][1] / routable
         note = f"shipped {of_shipped:.1f} %, of {routable:,} days"
         found.append(Row(f"{size} requests: days finished by weights {OTHER}", 100 * whole / routable, "%", note=note))
-    note = f"{took['days']:,} days, {took['steps']:,} steps, --seed {result['seed']} --hours {result['hours']}"
+    note = f"{took['days']:,} days, {took['steps']:,} steps, seed {took['seed']}"
     return [*found, Row("CPU time of the fit", took["fit_cpu_s"], "s", note=note)]
 
 
@@ -101,7 +107,7 @@ def parsed(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--hours", type=float, default=0.0575, help="CPU hours of the fit; the weights that ship: 0.06")
     parser.add_argument("--days", type=int, default=64, help="days of each size that both plan")
     parser.add_argument("--finished", type=int, default=500, help="days of each size that both decode")
-    parser.add_argument("--out", default="", help="keep the weights in this file")
+    parser.add_argument("--weights", default="", help="judge these, a .safetensors with its card; default: fit some")
     parser.add_argument("--name", default=NAME, help="of the stored result")
     return parser.parse_args(given)
 
@@ -113,8 +119,7 @@ def main() -> None:
     found = summarise(result)
     stored.show(found)
     if store:
-        command = f"python -m {PLACE} --seed {given.seed} --hours {given.hours} --store"
-        stored.write(given.name, command, found, **result)
+        stored.write(given.name, f"python -m {PLACE} --store", found, **result)
 
 
 if __name__ == "__main__":
