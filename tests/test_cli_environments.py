@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import re
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import pytest
 
 from shoal import cli
@@ -19,11 +22,20 @@ class Needy(TickEnv):
         raise gym.error.DependencyNotInstalled('Box2D is not installed, run `pip install "gymnasium[box2d]"`')
 
 
+class NotANumber(TickEnv):
+    """An environment whose fifth observation is NaN."""
+
+    def step(self, action: Any) -> Any:
+        observation, *rest = super().step(action)
+        return observation * (math.nan if self.steps == 5 else 1), *rest
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _registered() -> Any:
     gym.register("Needy-v0", entry_point=Needy)
+    gym.register("NotANumber-v0", entry_point=NotANumber)
     yield
-    del gym.registry["Needy-v0"]
+    del gym.registry["Needy-v0"], gym.registry["NotANumber-v0"]
 
 
 MISTAKES: list[tuple[list[str], str, str]] = [
@@ -35,6 +47,11 @@ MISTAKES: list[tuple[list[str], str, str]] = [
     (["CartPole-v1", "--import", "../x"], "the name of a module", "Traceback"),
     (["CartPole-v1", "--wrapper", "gymnasium.wrappers"], "module:Class", "Traceback"),
     (["CartPole-v1", "--wrapper", "gymnasium.wrappers:NoSuch"], "gymnasium.wrappers has no NoSuch", "Traceback"),
+    (
+        ["CartPole-v1", "--wrapper", "gymnasium.wrappers:TimeLimit"],
+        "argument: 'max_episode_steps': derive",
+        "Traceback",
+    ),
     (["shoal/CartPole-v1", "--wrapper", "gymnasium.wrappers:TimeAwareObservation"], "all its environments", "0x"),
     (["shoal/CartPole-v1", "--env-kwargs", '{"g": 9}'], "--env-kwargs: ", "Traceback"),
 ]
@@ -92,3 +109,20 @@ def test_flags_of_python_only_are_not_offered(capsys: pytest.CaptureFixture[str]
     printed = capsys.readouterr().out
     assert all(flag in printed for flag in ("--build-timeout", "--import", "--wrapper"))
     assert "--given" not in printed
+
+
+@pytest.mark.parametrize("backend", ["serial", "process"])
+def test_nan_says_how_to_see_it_again(backend: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The seed and the number of steps that lead there, which is right."""
+    flags = ["--backend", backend, "--num-envs", "2", "--steps", "64", "--runs-dir", str(tmp_path / "runs")]
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["train", "NotANumber-v0", *flags])
+    assert ended.value.code == 1
+    printed = capsys.readouterr().err
+    assert "the observation is not finite" in printed
+    found = re.search(r"env.reset\(seed=(\d+)\) and (\d+) steps lead there", printed)
+    assert found is not None, printed
+    env = NotANumber()
+    env.reset(seed=int(found[1]))
+    seen = [env.step(env.action_space.sample())[0] for _ in range(int(found[2]))]
+    assert [bool(np.isfinite(one).all()) for one in seen] == [*[True] * (len(seen) - 1), False]

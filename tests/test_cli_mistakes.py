@@ -231,7 +231,10 @@ def test_numbers_as_people_write_them(tmp_path: Path) -> None:
         (["train", "CartPole-v1", "--steps", "1.5"], "expected --steps as a whole number (500000, 1e6, 100k and 2M"),
         (["train", "CartPole-v1", "--num-envs", "many"], "expected --num-envs as a whole number or auto"),
         (["train", "CartPole-v1", "--gamma", "0,99"], "write 0.99, with a point"),
-        (["train", "CartPole-v1", "--hidden", "wide"], "expected --hidden as a whole number"),
+        (
+            ["train", "CartPole-v1", "--hidden", "wide"],
+            "expected --hidden as whole numbers separated by commas, like 64,64",
+        ),
         (["train", "CartPole-v1", "--num-envs", "-5"], "shoal: expected --num-envs as a whole number of at least 1"),
         (["train", "--resume", "a", "b", "c"], "expected one run after --resume, got 3: a, b, c"),
         (["train", "--resume", "--steps", "5"], "expected a run after --resume, got --steps"),
@@ -286,6 +289,8 @@ def test_help_of_train(args: list[str], monkeypatch: pytest.MonkeyPatch, capsys:
         "--json",
         "--num-envs N|auto",
         "--hidden N,N,...",
+        "--callback MODULE:CLASS",
+        "Switch off: Measure the gradient",
         "--no-normalise-advantages",
     ):
         assert flag in text
@@ -361,6 +366,22 @@ def test_a_name_that_is_only_begun_lists_finished_runs_first(tmp_path: Path) -> 
 # -- what newcomers type -----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("verb", [["evaluate"], ["play"], ["report"], ["train", "--resume"]], ids=" ".join)
+def test_a_folder_that_is_no_run_is_told_so(
+    verb: list[str], runs_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder of other things, the folder of runs, and a part of a run, which names its run."""
+    for path, expected in (
+        (runs_dir.parent, "what has that path holds no run (no config.json)"),
+        (runs_dir, "there are: done."),
+        (runs_dir / "done" / "checkpoints", f"It belongs to the run {runs_dir / 'done'}: name that."),
+        (runs_dir / "done" / "config.json", f"It belongs to the run {runs_dir / 'done'}: name that."),
+        (runs_dir / "zzz", "nor a run folder of that path"),
+    ):
+        run(*verb, str(path), "--runs-dir", str(runs_dir), code=2)
+        assert expected in said(capsys), path
+
+
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
@@ -380,6 +401,11 @@ def test_a_name_that_is_only_begun_lists_finished_runs_first(tmp_path: Path) -> 
         (["tune", "CartPole-v1", "--search", "--runs-dir", __file__], "expected --runs-dir as a folder"),
         (["cage2", "play", "d1", "--horizon", "0"], "expected --horizon of at least 1, got 0"),
         (["cage2", "score", "sleep", "--episodes", "0"], "expected --episodes of at least 1, got 0"),
+        (["resume", "x"], "unknown command 'resume'; did you mean 'train --resume'?"),
+        (["train", "CartPole-v1", "Acrobot-v1"], "expected flags, like --name VALUE, got Acrobot-v1"),
+        (["train", "shoal/GridWorld-v0", "--env-kwargs", '{"slipp": 1}'], "GridWorld takes the params ['slip'], got"),
+        (["train", "CartPole-v1", "--memory-budget-gb", "1e-4"], "MB are allowed"),
+        (["train", "CartPole-v1", "--clip-range-vf", "no"], "expected --value-clip as a number"),
         (["search", "os:path"], "expected os:path as a domain"),
         (["search", "os:nothing"], "os has no nothing"),
         (["search", "no_such_module:Domain"], "cannot import no_such_module"),

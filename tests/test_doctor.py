@@ -62,6 +62,27 @@ def test_what_is_missing_is_wrong_only_where_it_is_asked_for(
 
 
 @pytest.mark.usefixtures("quick")
+def test_ray_is_started_where_it_is_asked_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not otherwise: it takes seconds. What hinders it is said."""
+    pytest.importorskip("ray")
+    tried: list[Any] = []
+
+    def refuse(*given: Any, **_: Any) -> None:
+        tried.append(given)
+        raise RuntimeError("no port is free")
+
+    monkeypatch.setattr("shoal.vector.workers.ray.RayVectorEnv", refuse)
+    code, rows = examine(capsys=capsys)
+    assert (code, rows["ray"]["fine"], tried) == (0, True, [])
+    code, rows = examine("--for", "ray", capsys=capsys)
+    assert code == 1
+    assert rows["ray"]["said"].endswith("cannot be used: no port is free")
+    assert len(tried) == 1
+
+
+@pytest.mark.usefixtures("quick")
 def test_a_solver_of_a_task_is_asked_for_by_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
     """The library knows no application: their lines come by their own contract."""
     task = find("rides")
@@ -117,9 +138,9 @@ def test_an_old_package_is_wrong(capsys: pytest.CaptureFixture[str], monkeypatch
     assert rows["gymnasium"]["said"].startswith("1.0.4; expected gymnasium")
 
 
-@pytest.mark.usefixtures("quick")
-def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """With the nearest that there is."""
+def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the nearest that there is, before any worker is started."""
+    monkeypatch.setattr(doctor, "_start_method", lambda method: pytest.fail(f"{method} was tried"))
     with pytest.raises(SystemExit) as ended:
         cli.main(["doctor", "--for", "cda"])
     assert ended.value.code == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -30,11 +31,15 @@ main()
 """
 
 
+def in_a_process(script: str, *args: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-c", script, *args]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=250)
+
+
 def shoal_alone(*args: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """`shoal ...` as after a plain `pip install shoal`."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    command = [sys.executable, "-c", HIDDEN, *args]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=250)
+    return in_a_process(HIDDEN, *args, folder=folder)
 
 
 def test_training_and_scoring_need_no_extra(tmp_path: Path) -> None:
@@ -58,31 +63,48 @@ def test_cage2_trains_without_an_extra(tmp_path: Path) -> None:
     assert "class='stage'" in (tmp_path / "runs" / "one" / "report.html").read_text()
 
 
-@pytest.mark.parametrize(
-    ("words", "extra"),
-    [
-        ("train rides --name one", "rides"),
-        ("tune rides", "rides"),
-        ("evaluate rides --policy myopic --days 2", "rides"),
-        ("rides city", "rides"),
-        ("search gridworld --workflows 3", "search"),
-        ("cage2 play d1 --picture one.png", "cage2"),
-        ("train CartPole-v1 --track tensorboard", "tensorboard"),
-        ("train CartPole-v1 --track wandb", "wandb"),
-        ("train CartPole-v1 --backend ray", "ray"),
-        ("train ALE/Pong-v5", "atari"),
-        ("train MiniGrid-Empty-5x5-v0", "minigrid"),
-        ("train minigrid:MiniGrid-Empty-5x5-v0", "minigrid"),
-    ],
-)
-def test_what_needs_an_extra_names_it_before_any_work(words: str, extra: str, tmp_path: Path) -> None:
+NEEDED = {
+    "train rides --name one": "rides",
+    "tune rides": "rides",
+    "evaluate rides --policy myopic --days 2": "rides",
+    "rides city": "rides",
+    "search gridworld --workflows 3": "search",
+    "cage2 play d1 --picture one.png": "cage2",
+    "train CartPole-v1 --track tensorboard": "tensorboard",
+    "train CartPole-v1 --track wandb": "wandb",
+    "train CartPole-v1 --backend ray": "ray",
+    "train ALE/Pong-v5": "atari",
+    "train MiniGrid-Empty-5x5-v0": "minigrid",
+    "train minigrid:MiniGrid-Empty-5x5-v0": "minigrid",
+}
+EACH = """
+import json, os
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+for words in sys.argv[1:]:
+    out, err, code = StringIO(), StringIO(), None
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            main(words.split())
+        except SystemExit as ended:
+            code = ended.code
+    print(json.dumps([words, code, out.getvalue(), err.getvalue(), os.listdir()]))
+"""
+
+
+def test_what_needs_an_extra_names_it_before_any_work(tmp_path: Path) -> None:
     """One line, exit code 2, and nothing is left behind."""
-    refused = shoal_alone(*words.split(), folder=tmp_path)
-    assert refused.returncode == 2, refused.stderr
-    assert f'pip install "shoal[{extra}]"' in refused.stderr
-    assert len(refused.stderr.splitlines()) == 1, refused.stderr
-    assert refused.stdout == ""
-    assert not list(tmp_path.iterdir())
+    done = in_a_process(HIDDEN.replace("\nmain()\n", EACH), *NEEDED, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [words for words, *_ in answers] == list(NEEDED)
+    for words, code, out, err, left in answers:
+        assert code == 2, words
+        assert f'pip install "shoal[{NEEDED[words]}]"' in err, words
+        assert len(err.splitlines()) == 1, err
+        assert out == "", words
+        assert not left, words
 
 
 def test_the_extras_are_those_of_the_package() -> None:

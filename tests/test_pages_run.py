@@ -15,7 +15,7 @@ def python_of(page: str) -> str:
     return "\n".join(re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.MULTILINE | re.DOTALL))
 
 
-@pytest.mark.parametrize("page", ["from-sb3.md", "from-cleanrl.md", "training.md"])
+@pytest.mark.parametrize("page", ["from-sb3.md", "from-cleanrl.md", "training.md", "environments.md"])
 def test_the_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One block after the other, in a folder of its own; with fewer steps."""
     monkeypatch.chdir(tmp_path)

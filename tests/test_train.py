@@ -170,7 +170,7 @@ def interrupt(process: subprocess.Popen[str], folder: Path) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.005)
     process.send_signal(signal.SIGINT)
-    out, errors = process.communicate(timeout=60)
+    out, errors = process.communicate(timeout=200)
     assert json.loads(out.splitlines()[-1]) == ["interrupted", signal.SIGINT], errors
 
 

@@ -178,7 +178,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "shoal-cage2-clone")
     given = parser.parse_args()
     if stored.storing(given):
-        runs = [run for run in (stored.read(NAME) or {"runs": []})["runs"] if run["settings"] == settings()]
+        runs = [run for run in stored.runs(NAME) if run["settings"] == settings()]
         for seed in given.seeds:
             if seed not in {run["seed"] for run in runs}:
                 runs.append(learn(seed, given.work))

@@ -126,7 +126,7 @@ def main() -> None:
         parser.error("expected --seed and --out together")
     if given.merge and not given.store:
         parser.error("expected --store with --merge")
-    store, before = stored.storing(given), (stored.read(NAME) or {"runs": []})["runs"]
+    store, before = stored.storing(given), stored.runs(NAME)
     if given.seed is not None:
         given.out.write_text(json.dumps(learn(given.seed), allow_nan=False))
         return

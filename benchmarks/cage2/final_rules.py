@@ -114,11 +114,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "shoal-cage2-final")
     given = parser.parse_args()
     if stored.storing(given):
-        kept = [
-            run
-            for run in (stored.read(NAME) or {"runs": []})["runs"]
-            if run["who"] == SCRIPTED or run["settings"] == settings_hash("cage2")
-        ]
+        kept = [run for run in stored.runs(NAME) if run["who"] == SCRIPTED or run["settings"] == settings_hash("cage2")]
         if SCRIPTED not in {run["who"] for run in kept}:
             kept.append(scripted())
             keep(kept)

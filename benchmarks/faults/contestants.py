@@ -22,6 +22,7 @@ from shoal.testing.faults import ERROR_TEXT, FaultyEnv, TickEnv
 
 N, BAD, AT, SEED = 4, 1, 3, 9  # environment BAD of N breaks in step AT
 STEP_TIMEOUT_S, RAY_TIMEOUT_S = 2.0, 10.0  # of a step; Ray has a scheduler and servers of its own to wait for
+RAY_PLACE_S = 200.0  # of an actor's start: how busy the machine is is no scenario
 SHOAL = ("serial", "process", "split", "compiled", "ray")
 PEERS = ("gymnasium_async", "sb3_subproc")
 
@@ -187,8 +188,10 @@ def children() -> set[int]:
 if __name__ == "__main__":
     kept = None
     if sys.argv[1] == "ray":  # one instance for all scenarios: starting it takes seconds
+        from shoal.vector.workers import ray as backend
         from shoal.vector.workers.ray_instance import INSTANCE
 
+        backend.START_S = backend.PLACE_S = RAY_PLACE_S
         kept = INSTANCE.join(None, 4)
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

@@ -1,9 +1,11 @@
 """What survives which fault: every scenario, on every backend and on the peers, each tried and timed.
 
-python -m benchmarks.faults.fault_matrix [--store]
+python -m benchmarks.faults.fault_matrix [--store] [--only ray torchrun ...]
 
 Environments that break are played in a process of their own, with a deadline: who has not answered by then, hangs.
-Faults of whole trainings (signals, checkpoints, ranks) are the tests that tests.txt names, run anew.
+Faults of whole trainings (signals, checkpoints, ranks) are the tests that tests.txt names, run anew. With --store each
+cell is written as soon as it is known; what was stored of the same code is kept, so that a run goes on where it was
+stopped, and what could not be tried is tried again.
 """
 
 from __future__ import annotations
@@ -11,15 +13,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
+import itertools
 import json
 import os
+import queue
 import re
 import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,10 +33,12 @@ from benchmarks.harness import stored
 from benchmarks.harness.rows import Row
 
 Say = Callable[[str], None]
+NAME, PLACE = "fault_matrix", "benchmarks.faults.fault_matrix"
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S, START_S = 30.0, 60.0  # of a scenario; of the first, which imports and starts everything
 OF_PEERS = ("raise-step", "kill", "idle-kill", "hang", "nan-obs", "nan-reward", "obs-scalar", "obs-none", "reward-str")
-TESTS_S = 240.0  # of all tests together; what there is no time for is listed as not tried
+TEST_S = 600.0  # of the tests of one cell
+RAY_START_S = 300.0  # an instance starts a dozen processes, which takes minutes on a busy core
 RAY_MORE_S = 15.0  # Ray's actors may take so much longer: they have 10 s for a step where others have 2
 CLOSE_S = 5.0
 
@@ -85,6 +91,11 @@ class Tested(NamedTuple):
     backend: str
     tests: str
 
+    @property
+    def title(self) -> str:
+        """The name of its row."""
+        return f"{self.row} {self.about}: {self.backend}"
+
 
 def tests() -> list[Tested]:
     """Those of tests.txt."""
@@ -94,21 +105,54 @@ def tests() -> list[Tested]:
 
 def rows(say: Say) -> list[Row]:
     """One row a cell, and last the share of shoal's cells that hold."""
-    with ThreadPoolExecutor() as threads:  # who hangs makes nobody else wait
-        found = [row for part in threads.map(lambda name: list(_played(name, say)), (*SHOAL, *PEERS)) for row in part]
-    until = time.monotonic() + TESTS_S
-    found += [_tested(*test, say, until) for test in tests()]
+    return summarised(tried(say, {}, everyone()))
+
+
+def everyone() -> tuple[str, ...]:
+    """Who has a column, ours first."""
+    return *SHOAL, *dict.fromkeys(test.backend for test in tests()), *PEERS
+
+
+def summarised(cells: Iterable[Row]) -> list[Row]:
+    """In the order of the table, and the share."""
+    places = {name: at for at, name in enumerate(everyone())}
+    found = sorted(cells, key=lambda row: (places[row.detail["backend"]], row.detail["row"]))
     ours = [row for row in found if row.detail["backend"] not in PEERS and row.value is not None]
     share = 100 * sum(row.value or 0.0 for row in ours) / max(len(ours), 1)
     return [*found, Row("faults: share of shoal's cells that hold", share, "%", 100.0, detail={"cells": len(ours)})]
 
 
-def _played(name: str, say: Say) -> Iterator[Row]:
+def tried(say: Say, kept: Mapping[str, Row], who: Sequence[str]) -> Iterator[Row]:
+    """The cells of these, each as soon as it is known; those of `kept` are not tried again. Ours are tried one after
+    another, and the peers, who wait more than they work, beside them."""
+    yield from (row for row in kept.values() if "backend" in row.detail)
+    played = [_played(name, say, kept) for name in SHOAL if name in who]
+    tested = (_tested(test, say) for test in tests() if test.backend in who and test.title not in kept)
+    lanes = [itertools.chain(*played, tested), *(_played(name, say, kept) for name in PEERS if name in who)]
+    known: queue.SimpleQueue[Row | None] = queue.SimpleQueue()
+
+    def follow(lane: Iterator[Row]) -> None:
+        try:
+            for row in lane:
+                known.put(row)
+        finally:
+            known.put(None)
+
+    with ThreadPoolExecutor(len(lanes)) as threads:
+        followed = [threads.submit(follow, lane) for lane in lanes]
+        for _ in lanes:
+            yield from iter(known.get, None)
+        for one in followed:
+            one.result()
+
+
+def _played(name: str, say: Say, kept: Mapping[str, Row]) -> Iterator[Row]:
     """All scenarios of one contestant; one that hangs costs its process, the others go on in another."""
     if name in PEERS:
         left = list(OF_PEERS)
     else:
         left = [key for key, one in SCENARIOS.items() if name not in one.without]
+    left = [key for key in left if _title(name, key) not in kept]
     if name == "ray" and importlib.util.find_spec("ray") is None:
         yield from (_cell(name, key, None, "not tried: Ray is not installed") for key in left)
         return
@@ -116,7 +160,7 @@ def _played(name: str, say: Say) -> Iterator[Row]:
         with _process(name, left) as process:
             wait = START_S
             while left:
-                line = _line(process, wait + (60.0 if name == "ray" else 0.0))
+                line = _line(process, RAY_START_S if name == "ray" else wait)
                 key, wait = left.pop(0), DEADLINE_S
                 found = json.loads(line) if line else {}
                 if found.get("type") == "NoPlace" and "no place within" in found["said"]:
@@ -161,10 +205,14 @@ def _line(process: subprocess.Popen[bytes], seconds: float) -> str:
     return said.decode()
 
 
+def _title(name: str, key: str) -> str:
+    return f"{SCENARIOS[key].row} {SCENARIOS[key].about}: {name}"
+
+
 def _cell(name: str, key: str, found: dict[str, Any] | None, why: str = "") -> Row:
     one = SCENARIOS[key]
     about = {"row": one.row, "about": one.about, "backend": name}
-    title = f"{one.row} {one.about}: {name}"
+    title = _title(name, key)
     if found is None:
         return Row(title, None, "", note=why, detail={**about, "outcome": why})
     if not found:
@@ -191,42 +239,63 @@ def _cell(name: str, key: str, found: dict[str, Any] | None, why: str = "") -> R
     return Row(title, float(holds), "", detail={**about, "outcome": outcome, "seconds": seconds})
 
 
-def _tested(row: int, about: str, backend: str, tests: str, say: Say, until: float) -> Row:
+def _tested(test: Tested, say: Say) -> Row:
     """Tests that are the scenario: they hold or they do not."""
-    try:
-        return _in_time(row, about, backend, tests, say, until)
-    except subprocess.TimeoutExpired:
-        why = "not tried: there was no time left for it"
-        say(f"{row} {about}: {backend}: {why}")
-        detail = {"row": row, "about": about, "backend": backend, "outcome": why, "tests": tests}
-        return Row(f"{row} {about}: {backend}", None, "", note=why, detail=detail)
-
-
-def _in_time(row: int, about: str, backend: str, tests: str, say: Say, until: float) -> Row:
-    files, _, chosen = tests.partition(" -k ")
+    detail = {"row": test.row, "about": test.about, "backend": test.backend, "tests": test.tests}
+    files, _, chosen = test.tests.partition(" -k ")
     file, _, name = files.partition("::")
-    if name:  # of a file whose tests share what takes long: all of it is run, once
-        said = [line for line in _ran(file, "", True, until) if f"::{name}" in line]
-        passed = sum(line.startswith("PASSED") for line in said)
-        outcome, holds = f"{passed} of {len(said)} tests passed", passed == len(said) > 0
-    else:
-        outcome = re.sub(r" in [\d.]+s.*", "", _ran(files, chosen, False, until)[-1])
-        holds = "passed" in outcome and "failed" not in outcome and "error" not in outcome
-    say(f"{row} {about}: {backend}: {outcome}")
-    detail = {"row": row, "about": about, "backend": backend, "outcome": outcome, "tests": tests}
-    return Row(f"{row} {about}: {backend}", float(holds), "", detail=detail)
+    try:
+        if name:  # of a file whose tests share what takes long: all of it is run, once
+            said = [line for line in _ran(file, "", True) if f"::{name}" in line]
+            passed = sum(line.startswith("PASSED") for line in said)
+            outcome, holds = f"{passed} of {len(said)} tests passed", passed == len(said) > 0
+        else:
+            outcome = re.sub(r" in [\d.]+s.*", "", _ran(files, chosen, False)[-1])
+            holds = "passed" in outcome and "failed" not in outcome and "error" not in outcome
+    except subprocess.TimeoutExpired:
+        outcome = f"not tried: its tests take longer than {TEST_S:g} s on this machine"
+        say(f"{test.title}: {outcome}")
+        return Row(test.title, None, "", note=outcome, detail={**detail, "outcome": outcome})
+    say(f"{test.title}: {outcome}")
+    return Row(test.title, float(holds), "", detail={**detail, "outcome": outcome})
 
 
 @functools.cache
-def _ran(files: str, chosen: str, slow: bool, until: float) -> list[str]:
+def _ran(files: str, chosen: str, slow: bool) -> list[str]:
     """What pytest says of some tests."""
     command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "--tb=no", *files.split()]
     command += ["-m", "slow or not slow"] if slow else []
     command += ["-k", chosen] if chosen else []
-    left_s = max(until - time.monotonic(), 0.1)
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=left_s)
-    return ran.stdout.strip().splitlines() or ["pytest said nothing"]
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
+    )
+    try:
+        said, _ = process.communicate(timeout=TEST_S)
+    finally:
+        with contextlib.suppress(ProcessLookupError):  # with all that the tests have started
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return said.strip().splitlines() or ["pytest said nothing"]
+
+
+def main() -> None:
+    """Cell by cell, stored or only told."""
+    parser = stored.arguments(__doc__)
+    parser.add_argument("--only", nargs="+", choices=everyone(), default=everyone(), help="these columns alone")
+    given = parser.parse_args()
+    store, load = stored.storing(given), os.getloadavg()[0]
+    before = (stored.read(NAME) or {}) if store else {}
+    if before.get("commit") != stored.stamp()["commit"]:
+        before = {}
+    load = before.get("load_before", load)
+    kept = {row["name"]: Row.from_json(row) for row in before.get("rows", []) if row["value"] is not None}
+    found: list[Row] = []
+    for row in tried(stored.print_line, kept, given.only):
+        found.append(row)
+        if store:
+            stored.write(NAME, f"python -m {PLACE} --store", summarised(found), load_before=round(load, 2))
+    stored.show(summarised(found))
 
 
 if __name__ == "__main__":
-    stored.main("benchmarks.faults.fault_matrix", rows, __doc__)
+    main()

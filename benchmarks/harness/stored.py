@@ -44,6 +44,12 @@ def read(name: str, folder: Path | None = None) -> dict[str, Any] | None:
     return result
 
 
+def runs(name: str) -> list[dict[str, Any]]:
+    """The runs that a result stored so far was made of."""
+    found: list[dict[str, Any]] = (read(name) or {"runs": []})["runs"]
+    return found
+
+
 def read_rows(name: str, place: str, folder: Path | None = None) -> list[Row]:
     """The rows of a stored result, marked as such; or one without a value that says how to make it."""
     result = read(name, folder)
@@ -174,6 +180,22 @@ def measure(place: str, rows: Callable[[Say], list[Row]], store: bool) -> None:
     show(found)
     if store:
         write(place.rpartition(".")[2], f"python -m {place} --store", found, load_before=round(load, 2))
+
+
+def measure_parts(
+    place: str,
+    given: argparse.Namespace,
+    measured: Callable[[argparse.Namespace, Say], dict[str, Any]],
+    summarise: Callable[[dict[str, Any]], list[Row]],
+) -> dict[str, Any]:
+    """The same where rows are made of plain data that is stored beside them; returns that."""
+    store = storing(given)
+    result = measured(given, print_line)
+    found = summarise(result)
+    show(found)
+    if store:
+        write(place.rpartition(".")[2], f"python -m {place} --store", found, **result)
+    return result
 
 
 def show(rows: Sequence[Row]) -> None:

@@ -104,7 +104,7 @@ def keep(runs: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     if stored.storing(stored.arguments(__doc__).parse_args()):
-        missing((stored.read(NAME) or {"runs": []})["runs"], stored.print_line, keep)
+        missing(stored.runs(NAME), stored.print_line, keep)
     stored.show(rows(stored.print_line))
 
 

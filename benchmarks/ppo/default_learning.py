@@ -206,7 +206,7 @@ def summarise(runs: Sequence[dict[str, Any]]) -> list[Row]:
 
 def keep(run: dict[str, Any]) -> None:
     """Into what is stored now, so that two of these may run beside each other."""
-    runs = [*(stored.read(NAME) or {"runs": []})["runs"], run]
+    runs = [*stored.runs(NAME), run]
     stored.write(NAME, f"python -m {PLACE} --store", summarise(current(runs)), runs=runs)
 
 
@@ -217,7 +217,7 @@ def main() -> None:
     if unknown := set(given.who) - {"shoal", "sb3"}:
         parser.error(f"expected shoal or sb3, got {', '.join(sorted(unknown))}")
     if stored.storing(given):
-        before = (stored.read(NAME) or {"runs": []})["runs"]
+        before = stored.runs(NAME)
         missing(before, given.who or ("shoal", "sb3"), stored.print_line, keep)
     stored.show(rows(stored.print_line))
 

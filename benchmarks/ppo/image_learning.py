@@ -276,7 +276,7 @@ def detail(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def keep(run: dict[str, Any]) -> None:
     """Into what is stored now, in place of the same seed's before."""
-    runs = [one for one in (stored.read(NAME) or {"runs": []})["runs"] if key(one) != key(run)] + [run]
+    runs = [one for one in stored.runs(NAME) if key(one) != key(run)] + [run]
     stored.write(NAME, f"python -m {PLACE} --store", summarise(current(runs)), runs=runs)
 
 
@@ -288,7 +288,7 @@ def main() -> None:
     if unknown := set(given.what) - set(WHO):
         parser.error(f"expected {', '.join(WHO)}, got {', '.join(sorted(unknown))}")
     if stored.storing(given):
-        before = (stored.read(NAME) or {"runs": []})["runs"]
+        before = stored.runs(NAME)
         missing(before, given.what or WHO, stored.print_line, keep, given.minutes)
     stored.show(rows(stored.print_line))
 

@@ -35,14 +35,8 @@ def rows(say: Say, full: bool = False) -> list[Row]:
     """The stored result; `full` changes nothing, since it takes a GPU."""
     result = stored.read(NAME)
     if result is None:
-        return [
-            Row(
-                "neural oracle on a GPU",
-                None,
-                "ms",
-                note=f"nothing stored: python -m {PLACE} --machine NAME --out FILE, then --store",
-            )
-        ]
+        note = f"nothing stored: python -m {PLACE} --machine NAME --out FILE, then --store"
+        return [Row("neural oracle on a GPU", None, "ms", note=note)]
     found = [replace(row, note=row.note + f"; {result['gpu']}") for row in summarise(result)]
     return [replace(row, measured="stored", date=result["date"], commit=result["commit"]) for row in found]
 

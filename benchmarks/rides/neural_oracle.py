@@ -131,12 +131,7 @@ def main() -> None:
     from shoal.rides.oracle_report.command import write_into_card
 
     given = parsed()
-    store = stored.storing(given)
-    result = measured(given, stored.print_line)
-    found = summarise(result)
-    stored.show(found)
-    if store:
-        stored.write(NAME, f"python -m {PLACE} --store", found, **result)
+    result = stored.measure_parts(PLACE, given, measured, summarise)
     if given.card:
         write_into_card(result["report"], "")
 

@@ -130,13 +130,7 @@ def parsed(given: list[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> None:
-    given = parsed()
-    store = stored.storing(given)
-    result = measured(given, stored.print_line)
-    found = summarise(result)
-    stored.show(found)
-    if store:
-        stored.write(NAME, f"python -m {PLACE} --store", found, **result)
+    stored.measure_parts(PLACE, parsed(), measured, summarise)
 
 
 if __name__ == "__main__":

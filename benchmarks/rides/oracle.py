@@ -212,8 +212,8 @@ def peak(known: rides_gap.Truth, say: Say, turns: int = 4) -> list[Row]:
 
 def li_lim(instances: str | Path | None, say: Say) -> list[Row]:
     """Distance above the best known with the best-known fleet, after two seconds of search."""
-    from shoal.rides.routing.li_lim import load_li_lim
-    from shoal.rides.routing.solving import solve
+    from benchmarks.rides.li_lim import load_li_lim
+    from benchmarks.rides.solving import solve
 
     found, longest_s = [], 0.0
     for name, (vehicles, best) in BEST_KNOWN.items():

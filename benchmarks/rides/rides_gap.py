@@ -22,6 +22,7 @@ import numpy as np
 from benchmarks.harness import stored
 from benchmarks.harness.rows import Row
 from benchmarks.rides import days as rides_days
+from benchmarks.rides.solving import Solution, solve
 from shoal.core.arrays import Array
 from shoal.rides.routing.checker import check_routes
 from shoal.rides.routing.oracle import RoutingOracle
@@ -34,7 +35,6 @@ from shoal.rides.routing.problem import (
     Status,
 )
 from shoal.rides.routing.reference import Reference
-from shoal.rides.routing.solving import Solution, solve
 
 PLACE, NAME = "benchmarks.rides.rides_gap", "rides_gap"
 DAYS, STATES, PEAKS = 24, 48, 60

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from benchmarks.harness import stored
 from benchmarks.harness.rows import Row
+from benchmarks.search.surfaces import surface
 from shoal.search.bandit.orders import all_ranks
 from shoal.search.bandit.strategies import make
-from shoal.search.bandit.synthetic import surface
 
 PULLS, SEARCHES = 20, 5
 

@@ -17,10 +17,10 @@ import numpy as np
 
 from benchmarks.harness import stored
 from benchmarks.harness.rows import Row
+from benchmarks.search.surfaces import pulls_to_top, surface
 from shoal.evaluation import interval
 from shoal.search.bandit.orders import all_ranks
 from shoal.search.bandit.strategies import make
-from shoal.search.bandit.synthetic import pulls_to_top, surface
 
 PLACE, NAME = "benchmarks.search.bandit_synthetic", "bandit_synthetic"
 SEEDS, MANY_SEEDS = range(100), range(1000)

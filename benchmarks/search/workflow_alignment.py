@@ -93,7 +93,7 @@ def main() -> None:
     if stored.storing(stored.arguments(__doc__).parse_args()):
         os.nice(10)
         work = Path(tempfile.gettempdir()) / "shoal-workflow-table"
-        study((stored.read(NAME) or {"runs": []})["runs"], work, keep)
+        study(stored.runs(NAME), work, keep)
     stored.show(rows(stored.print_line))
 
 

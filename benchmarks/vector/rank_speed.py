@@ -2,7 +2,9 @@
 
 python -m benchmarks.vector.rank_speed [--store]
 
-Each process is pinned to a core. The speed is that of whole epochs, update included, without the first two.
+Each process is pinned to a core. The speed is that of whole epochs, update included, without the first two. Beside it
+stand two trainings of 256 environments each that know nothing of each other: what two ranks that exchange nothing, and
+do nothing twice, would reach on this machine.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.harness import stored
 from benchmarks.harness.rows import Row
@@ -30,36 +33,77 @@ FLAGS = ("train", "cage2", "--num-envs", "512", "--epochs", "8", "--seed", "1", 
 def rows(say: Say, rounds: int = 3) -> list[Row]:
     """The ratio of the speeds, round by round."""
     title = "two ranks on two cores, cage2 with 512 environments: speed over one process on one core"
+    apart = "two separate trainings of 256 environments on two cores: speed over one process on one core"
     if cores_usable() < 2:
         return [Row(title, None, "x", 1.6, note="expected two usable cores, there is one")]
     folder = Path(tempfile.mkdtemp(prefix="shoal-ranks-"))
     try:
-        found = [(_speed(1, folder, f"one-{at}"), _speed(2, folder, f"two-{at}")) for at in range(rounds)]
+        found = [(_one(folder, at), _ranks(folder, at), _apart(folder, at)) for at in range(rounds)]
         returns = [_last(folder / f"{who}-0") for who in ("one", "two")]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    ratios = [two / one for one, two in found]
-    say(f"{title}: {', '.join(f'{ratio:.2f}' for ratio in ratios)}")
-    detail = {"ratios": ratios, "steps_per_s": {"one": [one for one, _ in found], "two": [two for _, two in found]},
-              "return_of_the_last_epoch": returns}  # fmt: skip
-    return [Row(title, statistics.median(ratios), "x", 1.6, detail=detail)]
+    ratios = [two.steps_per_s / one.steps_per_s for one, two, _ in found]
+    ceiling = [other / one.steps_per_s for one, _, other in found]
+    say(f"{title}: {', '.join(f'{ratio:.2f}' for ratio in ratios)}; {apart}: {statistics.median(ceiling):.2f}")
+    detail = {
+        "ratios": ratios,
+        "steps_per_s": {"one": [one.steps_per_s for one, *_ in found], "two": [two.steps_per_s for _, two, _ in found]},
+        "cpu_share": {"one": [one.cpu_share for one, *_ in found], "rank_0": [two.cpu_share for _, two, _ in found]},
+        "return_of_the_last_epoch": returns,
+    }
+    return [
+        Row(title, statistics.median(ratios), "x", 1.6, detail=detail),
+        Row(apart, statistics.median(ceiling), "x", detail={"ratios": ceiling}),
+    ]
 
 
-def _speed(ranks: int, folder: Path, name: str) -> float:
-    """Steps a second."""
+class Speed(NamedTuple):
+    """Of the epochs after the first two."""
+
+    steps_per_s: float
+    cpu_share: float  # of the time: the rest was waited
+
+
+def _one(folder: Path, at: int) -> Speed:
+    return _speed(_wait(_start([], folder, f"one-{at}"), folder / f"one-{at}"))
+
+
+def _ranks(folder: Path, at: int) -> Speed:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--master-addr", "127.0.0.1",
-                "--master-port", str(port)]  # fmt: skip
-    command = [sys.executable, *(launcher if ranks > 1 else []), "-m", "benchmarks.vector.pinned", *FLAGS,
-               "--runs-dir", str(folder), "--name", name]  # fmt: skip
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    if ran.returncode:
-        raise RuntimeError(f"{' '.join(command)} ended with {ran.returncode}: {ran.stderr[-500:]}")
-    found = [json.loads(line) for line in (folder / name / "metrics.jsonl").read_text().splitlines()][1:]
-    seconds = found[-1]["time/elapsed_s"] - found[0]["time/elapsed_s"]
-    return float((found[-1]["steps"] - found[0]["steps"]) / seconds)
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port",
+                str(port)]  # fmt: skip
+    return _speed(_wait(_start(launcher, folder, f"two-{at}"), folder / f"two-{at}"))
+
+
+def _apart(folder: Path, at: int) -> float:
+    """Steps a second of both."""
+    half = "--num-envs", "256", "--minibatch-size", "2048"
+    names = [f"apart-{at}-{core}" for core in range(2)]
+    both = [_start([], folder, name, *half, LOCAL_RANK=str(core)) for core, name in enumerate(names)]
+    return sum(_speed(_wait(process, folder / name)).steps_per_s for process, name in zip(both, names, strict=True))
+
+
+def _start(launcher: list[str], folder: Path, name: str, *flags: str, **more: str) -> subprocess.Popen[str]:
+    command = [sys.executable, *launcher, "-m", "benchmarks.vector.pinned", *FLAGS, *flags, "--runs-dir", str(folder),
+               "--name", name]  # fmt: skip
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **more}
+    return subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+
+
+def _wait(process: subprocess.Popen[str], run: Path) -> Path:
+    _, errors = process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"the training {run.name} ended with {process.returncode}: {errors[-500:]}")
+    return run
+
+
+def _speed(run: Path) -> Speed:
+    found = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()][1:]
+    seconds, cpu_s = (found[-1][name] - found[0][name] for name in ("time/elapsed_s", "time/cpu_s"))
+    return Speed((found[-1]["steps"] - found[0]["steps"]) / seconds, round(cpu_s / seconds, 3))
 
 
 def _last(run: Path) -> float | None:

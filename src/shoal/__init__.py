@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from shoal.comparison.api import compare
     from shoal.evaluation import evaluate
     from shoal.playing import play
+    from shoal.runs.trackers import Tracker
     from shoal.search.api import WorkflowSearch
     from shoal.tasks.networks import load_policy
     from shoal.training import train
@@ -26,12 +27,13 @@ from shoal.tasks.registration import register
 
 __version__ = "0.2.0"
 __all__ = [
-    "Callback", "Training", "WorkflowSearch", "__version__", "compare", "evaluate", "load_policy", "make_vec", "play",
-    "train",
+    "Callback", "Tracker", "Training", "WorkflowSearch", "__version__", "compare", "evaluate", "load_policy",
+    "make_vec", "play", "train",
 ]  # fmt: skip
 
 _HOMES = {
     "Callback": "shoal.callbacks",
+    "Tracker": "shoal.runs.trackers",
     "Training": "shoal.callbacks",
     "WorkflowSearch": "shoal.search.api",
     "compare": "shoal.comparison.api",

@@ -25,6 +25,7 @@ from shoal.learn.networks import PolicyAndValue
 from shoal.learn.ppo import LossTerm
 from shoal.learn.rollout import Rollout
 from shoal.runs.best import Best
+from shoal.runs.trackers import Tracker, own_places
 from shoal.stopping import Stop
 from shoal.vector.foreign import load_class
 
@@ -32,7 +33,13 @@ from shoal.vector.foreign import load_class
 class Training:
     """A training under way, as callbacks see it."""
 
-    def __init__(self, learner: Learner, limit: Stop, say: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(
+        self,
+        learner: Learner,
+        limit: Stop,
+        say: Callable[[str], None] = lambda text: None,
+        folder: Path = Path(),
+    ) -> None:
         self.learner: Learner = learner
         """Networks, optimiser, environments and counters."""
         self.limit: Stop = limit
@@ -45,6 +52,8 @@ class Training:
         """The best epoch by `--evaluate-every` so far; its checkpoint is kept."""
         self.say = say
         """Say something to the person who watches; it is kept in events.jsonl."""
+        self.folder: Path = folder
+        """The folder of the run; a file of your own may go there."""
         self._asked: str | None = None
 
     @property
@@ -215,6 +224,11 @@ def load_callback(place: str) -> Callback:
             f"expected --callback {place} to need no arguments: {error}. Give them defaults, or pass an object to "
             "shoal.train(callbacks=[...])"
         ) from None
+
+
+def own_trackers(names: str) -> dict[str, type[Tracker]]:
+    """The classes at each `module:Class` of `--track`."""
+    return {place: load_class(place, "--track", "my_trackers:Csv", Tracker) for place in own_places(names)}
 
 
 def _check_numbers(metrics: dict[str, Any], before: dict[str, Any]) -> None:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from shoal.core import plain
-from shoal.core.checks import FromPython, check_number, check_types, check_whole
+from shoal.core.checks import FromPython, check_numbers, check_types, check_whole, check_wholes
 from shoal.core.plain import to_dict
 from shoal.core.spelling import ELSEWHERE, unaliased
 
 __all__ = ["FromPython", "PPOConfig", "RunConfig", "TrainConfig", "VectorConfig", "from_dict", "group_of", "to_dict"]
 
+Backend = Literal["auto", "serial", "process", "split", "compiled", "ray"]
 ScheduleName = Literal["constant", "linear", "cosine"]
 
 MOST_SEED = 2**63 - 1
@@ -27,7 +28,7 @@ class VectorConfig:
 
     num_envs: int | Literal["auto"] = 8
     """Environments stepped together; "auto" picks a number that saturates this machine."""
-    backend: Literal["auto", "serial", "process", "split", "compiled", "ray"] = "auto"
+    backend: Backend = "auto"
     """Where environments step: serial in this process, process in workers, split in both, ray in actors of a Ray
     cluster; "auto" measures and picks among the first three."""
     workers: int | None = None
@@ -60,24 +61,13 @@ class VectorConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
-        if self.num_envs != "auto":
-            check_whole("num_envs", self.num_envs, 1)
-        if self.workers is not None:
-            check_whole("workers", self.workers, 1)
-        if self.env_threads != "auto":
-            check_whole("env_threads", self.env_threads, 1)
-        if self.min_envs is not None:
-            check_whole("min_envs", self.min_envs, 1)
-            if self.on_fault != "restart":
-                raise ValueError("--min-envs is for --on-fault restart: otherwise the first fault ends the run")
+        check_wholes(self, 1, "num_envs", "workers", "env_threads", "min_envs", "restart_window")
+        check_wholes(self, 0, "max_restarts")
+        check_numbers(self, "step_timeout", "build_timeout", "memory_budget_gb", above=0)
+        if self.min_envs is not None and self.on_fault != "restart":
+            raise ValueError("--min-envs is for --on-fault restart: otherwise the first fault ends the run")
         if self.ray_address is not None and self.backend == "auto":
             raise ValueError("--ray-address is for --backend ray: add that")
-        check_whole("max_restarts", self.max_restarts, 0)
-        check_whole("restart_window", self.restart_window, 1)
-        for name in ("step_timeout", "build_timeout"):
-            check_number(name, getattr(self, name), above=0)
-        if self.memory_budget_gb is not None:
-            check_number("memory_budget_gb", self.memory_budget_gb, above=0)
 
 
 @dataclass(frozen=True)
@@ -153,24 +143,12 @@ class PPOConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
-        for name in ("rollout_steps", "update_interval", "update_epochs"):
-            check_whole(name, getattr(self, name), 1)
-        if self.minibatch_size != "auto":
-            check_whole("minibatch_size", self.minibatch_size, 1)
-        for name in ("policy_epochs", "value_epochs", "torch_threads"):
-            if getattr(self, name) is not None:
-                check_whole(name, getattr(self, name), 1)
-        for name in ("gamma", "gae_lambda"):
-            check_number(name, getattr(self, name), least=0, most=1)
-        for name in ("learning_rate", "clip", "max_grad_norm", "initial_std"):
-            if getattr(self, name) != "auto":
-                check_number(name, getattr(self, name), above=0)
-        for name in ("lr_final", "entropy_coef", "value_coef"):
-            if getattr(self, name) != "auto":
-                check_number(name, getattr(self, name), least=0)
-        for name in ("value_clip", "target_kl"):
-            if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), above=0)
+        check_wholes(self, 1, "rollout_steps", "update_interval", "update_epochs", "minibatch_size")
+        check_wholes(self, 1, "policy_epochs", "value_epochs", "torch_threads")
+        check_numbers(self, "gamma", "gae_lambda", least=0, most=1)
+        check_numbers(self, "learning_rate", "clip", "max_grad_norm", "initial_std", above=0)
+        check_numbers(self, "lr_final", "entropy_coef", "value_coef", least=0)
+        check_numbers(self, "value_clip", "target_kl", above=0)
         for width in self.hidden:
             check_whole("hidden", width, 1)
         if self.network == "shared" and (self.policy_epochs or self.value_epochs):
@@ -232,7 +210,7 @@ class RunConfig:
     log_interval: int = 10
     """Epochs between lines when the output is not a terminal."""
     track: str = ""
-    """Additional trackers: tensorboard, wandb, or both, separated by a comma."""
+    """Additional trackers, separated by commas: tensorboard, wandb, or a class of your own as module:Class."""
     log_info: str = field(default="auto", metadata=LATER)
     """Numbers in an episode's last info to record as means of the last 100 episodes: names separated by commas (a.b for
     b inside a); auto: every number, none: nothing."""
@@ -263,20 +241,14 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
-        for name in ("steps", "epochs", "episodes", "evaluate_every", "evaluate_patience"):
-            if getattr(self, name) is not None:
-                check_whole(name, getattr(self, name), 1)
-        for name in ("save_interval", "keep", "log_interval", "evaluate_episodes"):
-            check_whole(name, getattr(self, name), 1)
-        check_number("rank_timeout", self.rank_timeout, above=0)
+        check_wholes(self, 1, "steps", "epochs", "episodes", "evaluate_every", "evaluate_patience")
+        check_wholes(self, 1, "save_interval", "keep", "log_interval", "evaluate_episodes")
+        check_numbers(self, "rank_timeout", above=0)
+        check_numbers(self, "target_return", "evaluate_target")
         check_whole("seed", self.seed, 0, MOST_SEED)
         given = [name for name in ("steps", "epochs", "episodes") if getattr(self, name) is not None]
         if len(given) > 1:
             raise ValueError(f"expected one budget, got {' and '.join('--' + name for name in given)}")
-        if self.target_return is not None:
-            check_number("target_return", self.target_return)
-        if self.evaluate_target is not None:
-            check_number("evaluate_target", self.evaluate_target)
         for name in ("evaluate_target", "evaluate_patience"):
             if getattr(self, name) is not None and self.evaluate_every is None:
                 raise ValueError(
@@ -293,9 +265,9 @@ class TrainConfig:
     env_kwargs: str = "{}"
     """Arguments of the environment as JSON, e.g. '{"g": 9.81}'."""
     imports: tuple[str, ...] = ()
-    """Modules that register environments, imported first: --import MODULE, once for each."""
+    """Modules that register environments, imported first. The flag may be given several times."""
     wrappers: tuple[str, ...] = ()
-    """Wrappers of each environment, innermost first: --wrapper module:Class, once for each."""
+    """Wrappers of each environment, innermost first. The flag may be given several times."""
     frame_skip: int = field(default=1, metadata=LATER)
     """Times that each action is repeated; a picture is the brighter of the last two frames."""
     grey: bool = field(default=False, metadata=LATER)
@@ -307,7 +279,7 @@ class TrainConfig:
     leave_out: tuple[str, ...] = field(default=(), metadata=LATER)
     """Parts of a Dict observation that the policy does not see, such as a text."""
     callbacks: tuple[str, ...] = field(default=(), metadata=LATER)
-    """Callbacks, your own code in the training loop: --callback module:Class, once for each, called in this order."""
+    """Callbacks, your own code in the training loop, called in the order given. The flag may be given several times."""
     init_from: str = field(default="", metadata=LATER)
     """Start with the weights and the normalisation of another run: its folder, or its name under --runs-dir."""
     init_checkpoint: str = field(default="", metadata=LATER)
@@ -321,8 +293,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
-        for name in ("frame_skip", "frame_stack", *(("resize",) if self.resize is not None else ())):
-            check_whole(name, getattr(self, name), 1)
+        check_wholes(self, 1, "frame_skip", "frame_stack", "resize")
 
     def replace(self, **changes: Any) -> TrainConfig:
         """A copy with changes given by flat name, e.g. `replace(num_envs=64, seed=1)`."""

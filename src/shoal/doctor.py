@@ -39,14 +39,18 @@ _LEAST_DISK = 1 << 30
 
 
 def examine(asked: set[str], runs_dir: Path) -> list[Check]:
-    """All checks. ValueError where something is asked for that none of them is called."""
-    found = [*_machine(), *_installed(), *_accelerators(), *_folders(runs_dir), *_tasks()]
-    known = sorted({one.name for one in found})
+    """All checks; Ray is started where it is asked for. ValueError, before anything is started, where something is
+    asked for that none of them is called."""
+    machine = list(_machine())
+    rest = [*_installed(), *_accelerators(), *_folders(runs_dir), *_tasks()]
+    methods = multiprocessing.get_all_start_methods() if processes_work() else []
+    known = sorted({*methods, *(one.name for one in (*machine, *rest))})
     for name in sorted(asked - set(known)):
         near = difflib.get_close_matches(name, known, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise ValueError(f"expected --for as names of {', '.join(known)}, got {name!r}{hint}")
-    return found
+    tried = [_ray() if one.name == "ray" and one.fine and "ray" in asked else one for one in rest]
+    return [*machine, *map(_start_method, methods), *tried]
 
 
 # -- the machine -----------------------------------------------------------------------------------
@@ -60,7 +64,6 @@ def _machine() -> Iterator[Check]:
     yield _cores()
     yield _threads()
     yield _memory()
-    yield from map(_start_method, multiprocessing.get_all_start_methods() if processes_work() else ())
     if not processes_work():
         cure = "use --backend serial or compiled environments, or Linux (on Windows: WSL)"
         yield Check("workers", None, "this system has no worker processes", cure)
@@ -114,6 +117,20 @@ def _start_method(method: str) -> Check:
         cure = "use another --start-method, or --backend serial"
         return Check(method, False, f"a worker cannot be started by {method}: {error}", cure)
     return Check(method, True, f"a worker started by {method} steps an environment")
+
+
+def _ray() -> Check:
+    """A local instance, with one actor that steps one environment."""
+    from shoal.vector.workers.ray import RayVectorEnv
+
+    try:
+        with closing(RayVectorEnv([_cartpole], workers=1)) as envs:
+            envs.reset(seed=0)
+            envs.step(envs.action_space.sample())
+    except Exception as error:  # of many kinds: no port, no /dev/shm, a sandbox, ...
+        said = f"ray {_version('ray')} cannot be used: {error}"
+        return Check("ray", False, said, "look at `ray start --head`, or use --backend process")
+    return Check("ray", True, f"ray {_version('ray')}: an actor of a local instance steps an environment")
 
 
 def _scheduler() -> Check:

@@ -17,7 +17,7 @@ from shoal.core.arrays import Array, Layout
 from shoal.core.errors import EnvFault
 from shoal.core.machine import usable_cores
 from shoal.core.protocols import parts_of
-from shoal.core.seeds import Stream, episode_seed, sequence
+from shoal.core.seeds import Stream, episode_seed, word
 from shoal.learn.deploy import DeployedPolicy
 from shoal.learn.said import Sayings
 from shoal.vector.adapt import Stepper
@@ -135,8 +135,7 @@ class _Actor:
     def begin(self, envs: Array, playing: Array) -> None:
         """New episodes in these environments."""
         for env in envs:
-            words = sequence(self._seed, Stream.EVALUATE, 0, int(playing[env]), 1).generate_state(1, np.uint64)
-            self._generators[env].manual_seed(int(words[0] >> np.uint64(1)))
+            self._generators[env].manual_seed(word(self._seed, Stream.EVALUATE, 0, int(playing[env]), 1))
             self._at[env] = 0
 
     def act(self, rows: list[Array]) -> Array:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any, TextIO
 
-from shoal.callbacks import Callback, Callbacks, Training
+from shoal.callbacks import Callback, Callbacks, Training, own_trackers
 from shoal.config import TrainConfig, to_dict
 from shoal.core.arrays import Array
 from shoal.core.machine import Stopwatch
@@ -20,7 +20,7 @@ from shoal.runs.console import RETURN, Console
 from shoal.runs.folder import Run
 from shoal.runs.progress import remark
 from shoal.runs.spent import spent
-from shoal.runs.trackers import Tracker, make_trackers
+from shoal.runs.trackers import Sink, make_trackers
 from shoal.runs.words import explain
 from shoal.stopping import Budget
 
@@ -46,7 +46,7 @@ class Journal(Callback):
         self.console = Console(
             budget.length.total_steps, config.run.log_interval, stream, total_episodes=budget.episodes
         )
-        self.trackers: list[Tracker] = [self.console]
+        self.trackers: list[Sink] = [self.console]
         self.saved_epoch = -1
         self._infos_shown: set[str] = set()
         self._notes_fail = False
@@ -61,7 +61,8 @@ class Journal(Callback):
 
     def open(self, learner: Learner) -> None:
         """Start the trackers and the clock; `learner` may be a resumed one."""
-        self.trackers = [*make_trackers(self.config.run.track, self.run, to_dict(self.config)), self.console]
+        own = own_trackers(self.config.run.track)
+        self.trackers = [*make_trackers(self.config.run.track, self.run, to_dict(self.config), own), self.console]
         self._start = time.perf_counter() - learner.elapsed_s
         self._epoch_start, self._cpu_start = time.perf_counter(), time.process_time()
         self._folder = self.run.snapshot()

@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
@@ -107,6 +108,18 @@ def _run(command: list[str], log: str, append: bool, path: str) -> int:
             return process.wait(_FAREWELL_S)
         process.kill()
         return process.wait()
+
+
+def end_with_launcher() -> None:
+    """In a launched process: end it when the other end of its standard input is closed, as the kernel does for one that
+    was killed."""
+
+    def watch(pipe: int) -> None:
+        while os.read(pipe, 4096):  # without a buffer, whose lock would outlive this thread
+            pass
+        os._exit(1)
+
+    threading.Thread(target=watch, args=(sys.stdin.fileno(),), daemon=True).start()
 
 
 class _Task:

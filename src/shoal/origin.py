@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from shoal.config import PPOConfig, TrainConfig, from_dict
-from shoal.core.arrays import Array
 from shoal.core.spaces import space_from_data
 from shoal.learn.learner import Learner
-from shoal.learn.weights import load_weights
+from shoal.learn.weights import by_part, load_weights
 from shoal.runs import best, checkpoint, manifest
 from shoal.runs.checkpoint import Checkpoint, CheckpointError
 from shoal.runs.folder import Run
@@ -70,7 +68,7 @@ def begin_with(learner: Learner, origin: Origin, *, own_module: bool) -> dict[st
     """
     try:
         notes = _fit(learner, origin, own_module)
-        parts = _parts(origin.found.tensors)
+        parts = by_part(origin.found.tensors)
         load_weights(learner.agent.network, parts.get("network", {}))
         if learner.agent.moments is not None:
             learner.agent.set_moments_state(parts.get("moments", {}))
@@ -157,11 +155,3 @@ def _shape(data: Any) -> Any:
     if isinstance(data, dict):
         return {name: _shape(part) for name, part in data.items()}
     return [_shape(part) for part in data] if isinstance(data, list) else data
-
-
-def _parts(tensors: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
-    found: dict[str, dict[str, Array]] = {}
-    for name, value in tensors.items():
-        kind, _, rest = name.partition(".")
-        found.setdefault(kind, {})[rest] = value
-    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,9 @@ class Stage:
         make = _maker(self.saved, self.mode)
         filmed = make if frames is None else functools.partial(_filmed, make, frames)
         os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # its greeting goes to standard output
+        screens = {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()
+        if self.mode == "rgb_array" and sys.platform == "linux" and not screens:
+            os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # which says "error" where there is no screen
         envs = make_vec(filmed, 1, backend="serial", stream=Stream.EVALUATE, autoreset_mode="next_step")
         try:
             check_observations(self.saved.policy, envs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from shoal.runs.folder import Run
 from shoal.runs.meanings import MEANINGS
 from shoal.runs.page import Card, Part, Section, between, number, page, pairs, table, text
 from shoal.runs.spent import bar, spent
+from shoal.runs.words import finite
 from shoal.tasks import Task, task_or_default
 from shoal.tasks.presets import config_for
 
@@ -211,17 +211,13 @@ def _charts(rows: list[dict[str, Any]], config: dict[str, Any]) -> str:
     own = [(name, f"{name.removeprefix('info/')}, mean of the last 100 episodes") for name in said[:_MOST_INFOS]]
     for key, label in dict((_CURVES[0], *task.curves, *own, *_CURVES[1:])).items():
         there = [row for row in rows if key in row]  # some metrics are not of every epoch
-        steps, values = [float(row["steps"]) for row in there], [_finite(row.get(key)) for row in there]
+        steps, values = [float(row["steps"]) for row in there], [finite(row.get(key)) for row in there]
         if set(values) - {None} and key not in task.hidden_curves:
-            target = _finite(targets.get(key))
+            target = finite(targets.get(key))
             drawn = chart(steps, [Line(label, values)], label=label, unit="environment steps", target=target)
             found.append(f"<figure>{drawn}</figure>")
     about = "Values under the pointer; with the keyboard: tab to a chart, then the arrow keys."
     return f"<p class='facts'>{about}</p><div class='charts'>{''.join(found)}</div>" if found else ""
-
-
-def _finite(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def _differences(config: dict[str, Any]) -> str:

@@ -60,7 +60,7 @@ def open_saved(
     """Open a run for `shoal VERB`. `warn` hears what is not as expected."""
     if isinstance(env, VectorEnv):
         raise ValueError("expected env= as a function that makes one environment: a VectorEnv's seeds are its own")
-    policy = read_policy(run, checkpoint=checkpoint, network=network, runs_dir=runs_dir, resolve=resolve)
+    policy = read_policy(run, resolve, checkpoint=checkpoint, network=network, runs_dir=runs_dir)
     config = policy.config
     import_all(imports)
     check_environment(config, env, imports, f"shoal {verb} {run}", f"{verb} it")

@@ -11,6 +11,7 @@ from gymnasium import Space
 from gymnasium.spaces import Box
 from gymnasium.vector import VectorEnv
 
+from shoal.callbacks import own_trackers
 from shoal.config import FromPython, TrainConfig, to_dict
 from shoal.core.machine import ranks_here
 from shoal.core.protocols import TrainingEnv, parts_of
@@ -21,7 +22,7 @@ from shoal.learn.pictures import chosen_encoder
 from shoal.learn.policy import check_device
 from shoal.learn.sizing import check_memory, choose_num_envs, choose_threads
 from shoal.learn.team import ALONE, Team
-from shoal.runs.trackers import check_names
+from shoal.runs.trackers import check_names, own_places
 from shoal.tasks import Spaces, environment, task_or_default
 from shoal.tasks.presets import BUDGETS, auto_scaled, config_for, config_without_preset, without_budget
 from shoal.tasks.saved import parse_env_kwargs
@@ -48,7 +49,9 @@ def new_config(task: str | None, config: TrainConfig | None, env: Any, options: 
 
 def importing(config: TrainConfig, imports: tuple[str, ...]) -> TrainConfig:
     import_all(imports)
-    known = modules_of(config.task, config.imports, (*config.wrappers, *config.callbacks))
+    known = modules_of(
+        config.task, config.imports, (*config.wrappers, *config.callbacks, *own_places(config.run.track))
+    )
     return config.replace(imports=(*config.imports, *(name for name in imports if name not in known)))
 
 
@@ -115,34 +118,12 @@ def _made_of(config: TrainConfig, env: Any) -> dict[str, Any]:
 
 # What a resumed run may change. Of these only the budget alters the learning: the schedules follow it.
 _CHANGEABLE = {
-    *(
-        "steps",
-        "epochs",
-        "episodes",
-        "target_return",
-        "runs_dir",
-        "save_interval",
-        "keep",
-        "noise_meter",
-        "log_interval",
-        "track",
-    ),
-    *(
-        "on_save_error",
-        "rank_timeout",
-        "backend",
-        "workers",
-        "env_threads",
-        "start_method",
-        "step_timeout",
-        "on_fault",
-        "max_restarts",
-    ),
-    *("restart_window", "memory_budget_gb", "build_timeout", "imports", "callbacks"),
-    *("ray_address", "min_envs"),
-    *("evaluate_every", "evaluate_episodes", "evaluate_target", "evaluate_patience", "log_info"),
-    *("wandb_project", "wandb_entity", "wandb_group", "wandb_tags"),
-}
+    "steps", "epochs", "episodes", "target_return", "runs_dir", "save_interval", "keep", "noise_meter", "log_interval",
+    "track", "on_save_error", "rank_timeout", "backend", "workers", "env_threads", "start_method", "step_timeout",
+    "on_fault", "max_restarts", "restart_window", "memory_budget_gb", "build_timeout", "imports", "callbacks",
+    "ray_address", "min_envs", "evaluate_every", "evaluate_episodes", "evaluate_target", "evaluate_patience",
+    "log_info", "wandb_project", "wandb_entity", "wandb_group", "wandb_tags",
+}  # fmt: skip
 
 
 def as_saved(config: TrainConfig) -> TrainConfig:
@@ -174,7 +155,7 @@ def check_changes(before: TrainConfig, after: TrainConfig, reshard: bool) -> lis
 
 def settle(config: TrainConfig, env: Any, say: Callable[[str], None], team: Team = ALONE) -> TrainConfig:
     """Before anything is written down or started: `auto` becomes a number, and what cannot fit is refused."""
-    check_names(config.run.track)
+    check_names(config.run.track, own_trackers(config.run.track))
     check_device(config.ppo.device)
     if isinstance(env, VectorEnv):
         config = _for_spaces(

@@ -32,6 +32,7 @@ from shoal.report import write_report
 from shoal.runs import best
 from shoal.runs.folder import Run
 from shoal.runs.manifest import CheckpointError
+from shoal.runs.trackers import own_places
 from shoal.runs.usage import Clock
 from shoal.starting import (
     as_saved,
@@ -49,7 +50,7 @@ from shoal.tasks import task_or_default
 from shoal.tasks.networks import own_network
 from shoal.tasks.saved import check_environment, parse_env_kwargs
 from shoal.together import Follower, Together
-from shoal.vector.foreign import module_of
+from shoal.vector.foreign import modules_of
 
 __all__ = ["Result", "loop", "make_envs", "train"]
 
@@ -124,8 +125,8 @@ def _train(
         before: TrainConfig = from_dict(run.config)
         config = config or with_options(before, options)
         config = config.replace(callbacks=places or config.callbacks)
-        named = (*imports, *(module for place in places if (module := module_of(place)) is not None))
-        trusted = before.replace(callbacks=config.callbacks)
+        named = (*imports, *modules_of("", (), (*places, *own_places(options.get("track") or ""))))
+        trusted = before.replace(callbacks=config.callbacks, track=config.run.track)
         check_environment(trusted, env, named, f"shoal train --resume {resume}", "go on with it", training=True)
         config = importing(config, imports)
         said += check_changes(before, config, reshard)
@@ -256,7 +257,7 @@ def _run(
                 interrupted=lambda: signals.received() is not None,
                 team=team,
             )
-            training = Training(learner, budget, lambda text: journal.tell(text, event="callback"))
+            training = Training(learner, budget, lambda text: journal.tell(text, event="callback"), run.path)
             if resuming:
                 journal.restore(training, reshard=reshard)
                 if team.leads:

@@ -26,13 +26,24 @@ def burn(seconds: float) -> float:
     return tree_cpu_s() - before
 
 
+def _sum(blocks: list[dict[str, float]], what: str) -> float:
+    return sum(block[what] for block in blocks)
+
+
+def _blocks(rounds: list[dict[str, Any]]) -> dict[str, list[dict[str, float]]]:
+    return {name: [turn[name] for turn in rounds] for name in rounds[0]}
+
+
 def test_blocks_are_counted_and_timed() -> None:
     """One process burning 100 us a step does nearly 10,000 steps per CPU-second; two bare ones share the work."""
     with Contestant("ideal", "benchmarks.harness.contestants:Ideal", env=_ENV, num_envs=4, processes=2) as one:
-        found = one.block(0.3)
-    assert found["wall_s"] >= 0.3
-    assert 0 < found["steps"] <= 2 * 10_000 * found["wall_s"]
-    assert found["steps"] / found["cpu_s"] == pytest.approx(10_000, rel=0.3)
+        found = [one.block(0.3)]
+        while _sum(found, "cpu_s") < 0.3:
+            found.append(one.block(0.3))
+    for block in found:
+        assert block["wall_s"] >= 0.3
+        assert 0 < block["steps"] <= 2 * 10_000 * block["wall_s"]
+    assert _sum(found, "steps") / _sum(found, "cpu_s") == pytest.approx(10_000, rel=0.3)
 
 
 def test_turns_give_a_ratio_per_round() -> None:
@@ -44,9 +55,14 @@ def test_turns_give_a_ratio_per_round() -> None:
         Contestant("ready", "benchmarks.harness.contestants:FirstReady", **options) as ready,
     ):
         found = interleave([ideal, shoal, ready], 3, 0.2)
-    assert 3 <= len(found) <= 5  # a busy machine gets up to half as many rounds again
+        assert 3 <= len(found) <= 5  # a busy machine gets up to half as many rounds again
+        assert len(ratios(found, "shoal", "ideal")) == len(found)
+        while min(_sum(those, "cpu_s") for those in _blocks(found).values()) < 0.4:  # counted in steps of 0.01 s
+            found += interleave([ideal, shoal, ready], 1, 0.2)
+    blocks = _blocks(found)
+    speeds = {name: _sum(those, "steps") / _sum(those, "cpu_s") for name, those in blocks.items()}
     for name in ("shoal", "ready"):
-        assert all(0.2 < ratio < 1.3 for ratio in ratios(found, name, "ideal", "cpu_s"))
+        assert 0.2 < speeds[name] / speeds["ideal"] < 1.3
 
 
 def test_cpu_time_of_children_that_have_ended_is_counted() -> None:
@@ -83,7 +99,7 @@ def test_closing_leaves_no_process_behind() -> None:
     one = Contestant("ideal", "benchmarks.harness.contestants:Ideal", env=_ENV, num_envs=2, processes=2)
     group = one._process.pid
     one.close()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline and _group_lives(group):
         time.sleep(0.05)
     assert not _group_lives(group)

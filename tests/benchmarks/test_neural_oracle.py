@@ -29,12 +29,12 @@ def test_both_trainings_differ_by_their_oracle_alone(monkeypatch: pytest.MonkeyP
 
 def test_a_head_learns_and_is_judged_beside_the_others() -> None:
     said: list[str] = []
-    result = price_head.measured(price_head.parsed(["--days", "4", "--test-days", "1", "--passes", "3"]), said.append)
+    result = price_head.measured(price_head.parsed(["--days", "2", "--test-days", "1", "--passes", "3"]), said.append)
     errors = [float(line.split("pooled prices ")[1].split(",")[0]) for line in said if line.startswith("pass")]
     assert errors[2] < errors[0]
     assert errors[-1] < errors[3]
     rows = {row.name: row for row in price_head.summarise(result)}
-    assert (result["states"], result["test_states"]) == (120, 30)
+    assert (result["states"], result["test_states"]) == (60, 30)
     assert rows[f"{price_head.HEAD}: CPU time over that of 8 futures"].value is not None
     names = {price_head.HEAD, price_head.QUARTER, price_head.TAUGHT, "8 futures", "pooled"}
     assert {one["name"] for one in result["judged"]} >= names

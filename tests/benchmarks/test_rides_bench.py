@@ -12,9 +12,9 @@ from benchmarks import __main__ as bench
 from benchmarks.rides import days as rides_days
 from benchmarks.rides import oracle as rides_oracle
 from benchmarks.rides import rides_gap, rides_sweep
+from benchmarks.rides.solving import Solution, solve
 from shoal.rides.routing.checker import check_routes
 from shoal.rides.routing.oracle import RoutingOracle
-from shoal.rides.routing.solving import Solution, solve
 
 
 def quiet(text: str) -> None:

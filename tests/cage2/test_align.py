@@ -15,7 +15,7 @@ from shoal.cage2.workflows.align import MOST_KL, TrustRegion, progress_of
 from shoal.cage2.workflows.clone import clone_follower
 from shoal.cage2.workflows.conduct import Conduct, play
 from shoal.cage2.workflows.policy import Exam, load_policy, new_agent, order_config, ordered_env, save_policy
-from shoal.cage2.workflows.train import OrderResult, load_result, train_order, train_universal
+from shoal.cage2.workflows.train import RESULT, train_order, train_universal
 from shoal.cli import main
 from shoal.learn.losses import Batch
 from shoal.runs import jsonl
@@ -112,15 +112,13 @@ def test_a_pull_from_weights(clone: Path, tmp_path: Path) -> None:
     assert dataclasses.replace(found, **rest) == dataclasses.replace(again, **rest)
     assert (found.episodes, found.episodes_per_env, found.updates, found.stopped) == (12, 3.0, 3, "budget")
     assert found.start == str(clone)
-    assert load_result(tmp_path / "a") == found
-    assert load_result(tmp_path / "none") is None
+    assert json.loads((tmp_path / "a" / RESULT).read_text()) == json.loads(json.dumps(found.to_json()))
     rows = jsonl.parse(tmp_path / "a" / "metrics.jsonl")
     assert [row["update"] for row in rows] == [1, 2, 3]
     assert "validation/return" in rows[-1]
     assert set(rows[0]["workflow/compliance_by_environment"]) <= {"0", "1", "2", "3"}
     assert len(said) == 3
     assert "compliance" in said[0]
-    assert OrderResult.from_json(json.loads(json.dumps(found.to_json()))) == found
     # The verdict can be had again from the weights alone.
     env, agent = agent_of(Path(found.weights))
     score, conduct = Exam(env, 8, seed=1).grade(agent)

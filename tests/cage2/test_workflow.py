@@ -38,7 +38,6 @@ from shoal.cage2.workflows.orders import (
     fixed_host,
     judge,
     kendall,
-    kendall_matrix,
     name_of,
     number_of,
     pairwise_bits,
@@ -65,11 +64,10 @@ def test_kendall_distance_by_hand() -> None:
     """Neighbours differ in one pair, an order and its reverse in all ten; it is a metric on the 120."""
     assert kendall("defender,enterprise,op_server,op_host,user", "enterprise,defender,op_server,op_host,user") == 1
     assert kendall(0, ORDERS[0][::-1]) == 10
-    distances = kendall_matrix()
+    distances = np.array([[kendall(a, b) for b in range(120)] for a in range(120)])
     assert (distances == distances.T).all()
     assert (np.diag(distances) == 0).all()
     assert (distances[0][:, None] <= distances[0][None] + distances).all()
-    assert distances[3, 77] == kendall(3, 77)
 
 
 def test_encodings() -> None:

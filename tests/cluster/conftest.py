@@ -21,7 +21,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason='Ray is not installed: pip install "shoal[ray]"'))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def ray() -> Iterator[Any]:
     """Ray with six cores, which it believes in; the batches of these tests join it."""
     from shoal.vector.workers.ray_instance import INSTANCE

@@ -16,12 +16,14 @@ import numpy as np
 import pytest
 
 import shoal
+from clock import lives, until, within
 from shoal.core import errors
 from shoal.core.errors import EnvFault, EnvRaised, EnvTimeout, NoPlace, TooManyRestarts, WorkerDied
 from shoal.core.seeds import episode_seed
 from shoal.testing.faults import ERROR_TEXT, FaultyEnv, TickEnv
 from shoal.vector.workers import ray as ray_backend
 from shoal.vector.workers.ray import RayVectorEnv
+from shoal.vector.workers.ray_instance import Instance
 from shoal.vector.workers.ray_warden import processes_of
 
 N, BAD, AT = 4, 1, 3
@@ -48,26 +50,21 @@ def fails(envs: RayVectorEnv, kind: type[EnvFault], within_s: float = 5.0) -> An
     pids, start = envs.pids, time.monotonic()
     with pytest.raises(kind) as caught:
         run(envs)
-    assert time.monotonic() - start < within_s
+    assert within(within_s, start)
     start = time.monotonic()
     envs.close()
-    assert time.monotonic() - start < 5.0
-    deadline = time.monotonic() + 2.0
-    while any(map(lives, pids)) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not any(map(lives, pids))
+    assert within(5.0, start)
+    assert until(lambda: not any(map(lives, pids)), 20.0)
     return caught.value
 
 
-def lives(pid: int) -> bool:
-    """Is it a process that is no mere entry of a table?"""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 pytestmark = pytest.mark.usefixtures("ray")
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine an actor takes longer than this to start."""
+    monkeypatch.setattr(ray_backend, "PLACE_S", 60.0)
 
 
 @pytest.mark.parametrize(
@@ -76,19 +73,11 @@ pytestmark = pytest.mark.usefixtures("ray")
         ("kill", WorkerDied),
         ("exit", WorkerDied),
         ("raise-step", EnvRaised),
-        ("sys-exit", EnvRaised),
         ("nan-obs", errors.NotFinite),
-        ("nan-reward", errors.NotFinite),
-        ("obs-longer", errors.ShapeError),
-        ("obs-scalar", errors.ShapeError),
-        ("obs-none", errors.DtypeError),
-        ("obs-overflow", errors.DtypeError),
-        ("reward-str", errors.DtypeError),
-        ("done-vector", errors.DtypeError),
     ],
 )
 def test_a_fault_in_step_is_named(kind: str, expected: type[EnvFault]) -> None:
-    """Rows 1, 3, 8 to 11: by its own error, with environment, worker, seed and step, within the same step."""
+    """Rows 1, 3 and 8: by its own error, with environment, worker, seed and step, within the same step."""
     envs = make(kind)
     pids = envs.pids
     fault = fails(envs, expected)
@@ -97,6 +86,39 @@ def test_a_fault_in_step_is_named(kind: str, expected: type[EnvFault]) -> None:
     if kind == "raise-step":
         assert f"ValueError in step: {ERROR_TEXT} [" in str(fault)
         assert "raise ValueError(ERROR_TEXT)" in fault.worker_traceback
+
+
+def test_every_ill_formed_result_has_its_error(tmp_path: Path) -> None:
+    """Rows 3 and 8 to 11: each environment breaks in another way, the first in step 1, the next in step 2, and so on;
+    each fault is named in its step, and nothing ill-formed comes out."""
+    expected = {
+        "sys-exit": EnvRaised,
+        "nan-obs": errors.NotFinite,
+        "nan-reward": errors.NotFinite,
+        "obs-longer": errors.ShapeError,
+        "obs-scalar": errors.ShapeError,
+        "obs-none": errors.DtypeError,
+        "obs-overflow": errors.DtypeError,
+        "reward-str": errors.DtypeError,
+        "done-vector": errors.DtypeError,
+    }
+    factories: list[Any] = [
+        lambda kind=kind, step=step: FaultyEnv(kind, at_step=step, once=tmp_path / kind)
+        for step, kind in enumerate(expected, start=1)
+    ]
+    envs = RayVectorEnv(factories, workers=2, on_fault="restart")
+    pids, kept = envs.pids, run(envs, len(expected))
+    assert envs.pids == pids, "no actor had to be replaced"
+    for step, (observations, rewards, terminated, _, _, restarted) in enumerate(kept[1:], start=1):
+        assert np.isfinite(observations).all()
+        assert np.isfinite(rewards).all()
+        assert not terminated.any()
+        assert np.flatnonzero(restarted).tolist() == [step - 1]
+    for env, (fault, kind) in enumerate(zip(envs.faults, expected, strict=True)):
+        assert type(fault) is expected[kind], kind
+        assert (fault.env, fault.seed, fault.step) == (env, episode_seed(9, env, 0), env + 1)
+        assert fault.pid in pids
+    envs.close()
 
 
 @pytest.mark.parametrize("kind", ["hang", "hang-ignoring-sigterm", "hang-holding-gil"])
@@ -113,7 +135,7 @@ def test_an_actor_killed_between_two_steps() -> None:
     run(envs, 2)
     victim = envs.pids[1]
     os.kill(victim, signal.SIGKILL)
-    time.sleep(0.1)
+    assert until(lambda: not lives(victim))
     with pytest.raises(WorkerDied, match="environments 2 to 3") as caught:
         envs.step(np.ones(N, int))
     assert caught.value.pid == victim
@@ -123,14 +145,14 @@ def test_an_actor_killed_between_two_steps() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "expected", "text"),
+    ("kind", "expected", "text", "bad"),
     [
-        ("raise-init", EnvRaised, ERROR_TEXT),
-        ("kill-init", WorkerDied, "built"),
-        ("hang-init", EnvTimeout, "no answer within"),
+        ("raise-init", EnvRaised, ERROR_TEXT, 0),
+        ("raise-init", EnvRaised, ERROR_TEXT, N - 1),
+        ("kill-init", WorkerDied, "built", 0),
+        ("hang-init", EnvTimeout, "no answer within", N - 1),
     ],
 )
-@pytest.mark.parametrize("bad", [0, N - 1])
 def test_failing_constructor(kind: str, expected: type[EnvFault], text: str, bad: int) -> None:
     """Row 4: named by its environment; the other actors leave too."""
     start = time.monotonic()
@@ -138,7 +160,7 @@ def test_failing_constructor(kind: str, expected: type[EnvFault], text: str, bad
         make(kind, bad=bad, start_timeout_s=1.0 if kind == "hang-init" else 20.0)
     assert caught.value.env in (bad, bad - 1)  # an actor on the way knows no better than its first environment
     assert text in str(caught.value)
-    assert time.monotonic() - start < 25.0
+    assert within(25.0, start)
 
 
 @pytest.mark.parametrize("at_reset", [1, 2])
@@ -163,7 +185,7 @@ def test_raise_in_close() -> None:
 @pytest.mark.parametrize("kind", ["kill", "nan-obs", "hang"])
 def test_restart(kind: str, tmp_path: Path) -> None:
     """Rows 1, 5, 8 with --on-fault restart: the next episodes of what was lost, the others as if nothing had been."""
-    envs = make(kind, once=tmp_path / "once", on_fault="restart", step_timeout_s=1.0)
+    envs = make(kind, once=tmp_path / "once", on_fault="restart", step_timeout_s=3.0 if kind == "hang" else 60.0)
     kept = run(envs)
     (fault,) = envs.faults
     assert fault.env == BAD
@@ -178,11 +200,29 @@ def test_restart(kind: str, tmp_path: Path) -> None:
     envs.close()
 
 
+def test_a_new_actor_writes_into_the_rollout_too(tmp_path: Path) -> None:
+    """What is allocated once is known to whoever comes later."""
+    once = tmp_path / "once"
+    factories: list[Any] = [lambda: TickEnv()] * 10_000
+    factories[BAD] = lambda: FaultyEnv("kill", at_step=2, once=once)
+    envs = RayVectorEnv(factories, workers=2, on_fault="restart")
+    (rows,) = envs.allocate(6) or pytest.fail("expected rows of a rollout")
+    envs.reset(seed=9)
+    for t in range(6):
+        envs.step(np.ones(10_000, int), out=rows[t])
+    assert rows[:, 0, 0].tolist() == [1, 0, 1, 2, 3, 4]
+    assert rows[:, -1, 0].tolist() == [1, 2, 3, 4, 5, 6]
+    assert (rows[:, :, 0].min(1) > 0).tolist() == [True, False, True, True, True, True]
+    envs.close()
+
+
 def test_restart_after_an_idle_death() -> None:
     """Found in a reset of others: the step after shows the new episodes, and is masked."""
     envs = make("raise-step", at_step=99, on_fault="restart")
     run(envs, 3)
-    os.kill(envs.pids[0], signal.SIGKILL)
+    victim = envs.pids[0]
+    os.kill(victim, signal.SIGKILL)
+    assert until(lambda: not lives(victim))
     envs.reset(options={"reset_mask": np.array([False, False, False, True])})
     observations, *_ = envs.step(np.ones(N, int))
     assert observations[:, 0].tolist() == [0, 0, 4, 1]
@@ -207,7 +247,7 @@ def test_no_place_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """More actors than the cluster has cores: told, with what to do."""
     monkeypatch.setattr(ray_backend, "START_S", 3.0)
     with pytest.raises(NoPlace, match=r"no place within 3 s for an actor with environments .: .* fewer --workers"):
-        RayVectorEnv([TickEnv] * 7, workers=7)
+        RayVectorEnv([TickEnv] * 7, workers=7, start_timeout_s=3.0)
 
 
 @pytest.fixture
@@ -235,6 +275,7 @@ def crowd(ray: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_fewer_environments_where_they_may_be(crowd: Any) -> None:
     """An actor dies and its core is taken: the run goes on with the others, its rows are masked for good."""
     envs = RayVectorEnv([TickEnv] * 6, workers=3, on_fault="restart", min_envs=4)
+    envs.start_timeout_s = 2.0
     envs.reset(seed=9)
     crowd()
     os.kill(envs.pids[0], signal.SIGKILL)
@@ -256,6 +297,7 @@ def test_fewer_environments_where_they_may_be(crowd: Any) -> None:
 def test_no_fewer_environments_than_allowed(crowd: Any, least: int | None) -> None:
     """Else it stops, and says how many are left."""
     envs = RayVectorEnv([TickEnv] * 6, workers=3, on_fault="restart", min_envs=least)
+    envs.start_timeout_s = 2.0
     envs.reset(seed=9)
     crowd()
     os.kill(envs.pids[0], signal.SIGKILL)
@@ -267,15 +309,25 @@ def test_no_fewer_environments_than_allowed(crowd: Any, least: int | None) -> No
 
 
 def test_training_goes_on_after_a_dead_actor(tmp_path: Path) -> None:
-    """End to end: the broken episode is masked and counted, the run is labelled inexact."""
+    """End to end: the broken episode is masked and counted, the run is labelled inexact; it goes on without Ray."""
     once = tmp_path / "once"
+
+    def env() -> FaultyEnv:
+        return FaultyEnv("kill", TickEnv(7), at_step=40, once=once)
+
     result = shoal.train(
-        env=lambda: FaultyEnv("kill", TickEnv(7), at_step=40, once=once),
-        num_envs=4, workers=2, backend="ray", on_fault="restart", rollout_steps=32, epochs=3, runs_dir=str(tmp_path),
+        env=env, num_envs=4, workers=2, backend="ray", on_fault="restart", rollout_steps=32, epochs=3,
+        runs_dir=str(tmp_path),
     )  # fmt: skip
     assert result.status == "finished"
     assert result.restarts == 1
-    assert "actor was replaced" in (Path(result.run) / "events.jsonl").read_text()
+    events = Path(result.run) / "events.jsonl"
+    assert "actor was replaced" in events.read_text()
+    on = shoal.train(resume=result.run, env=env, backend="serial", epochs=4)
+    assert on.status == "finished"
+    assert "labelled inexact" in events.read_text()
+    assert "changed backend: ray -> serial" in events.read_text()
+    assert shoal.load_policy(on.run)(np.zeros(4, np.float32)) in (0, 1)
 
 
 def listening() -> set[tuple[str, int]]:
@@ -369,9 +421,7 @@ def test_nothing_is_left_after_the_driver_is_killed() -> None:
         assert len(pids) > 4
         driver.kill()
         driver.wait()
-        start = time.monotonic()
-        while (any(map(lives, pids)) or Path(folder).exists()) and time.monotonic() - start < 15.0:
-            time.sleep(0.05)
+        until(lambda: not any(map(lives, pids)) and not Path(folder).exists(), 60.0)
     left = [pid for pid in pids if lives(pid)]
     for pid in left:
         os.kill(pid, signal.SIGKILL)
@@ -379,3 +429,21 @@ def test_nothing_is_left_after_the_driver_is_killed() -> None:
     assert not Path(folder).exists()
     assert set(os.listdir("/dev/shm")) <= shm
     assert not Path.home().joinpath(".ray").exists() or "auth_token" not in os.listdir(Path.home() / ".ray")
+
+
+def test_an_instance_that_does_not_start_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With Ray's own reason and what to do; its folder and warden are gone."""
+    ray = pytest.importorskip("ray")
+
+    def refuse(**options: Any) -> None:
+        raise Exception("The current node timed out during startup.")
+
+    monkeypatch.setattr(ray, "init", refuse)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    instance = Instance()
+    with pytest.raises(
+        RuntimeError, match=r"did not start here: The current node timed out during startup\. Is the machine"
+    ):
+        instance.join(None, 1)
+    assert instance.folder is None

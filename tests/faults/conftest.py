@@ -65,7 +65,7 @@ def _nothing_is_left(_servants: None) -> Iterator[None]:
     shm, fds = set(os.listdir("/dev/shm")), _descriptors()
     before = descendants(os.getpid())
     yield
-    deadline = time.monotonic() + 2.0
+    deadline = time.monotonic() + 20.0
     while True:
         left = descendants(os.getpid()).keys() - before.keys()
         descriptors = _descriptors()

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from clock import until, within
 from shoal.runs import checkpoint
 from shoal.testing.faults import TickEnv
 from shoal.training import train
@@ -42,17 +43,23 @@ def _training(tmp_path: Path, phase: str) -> Iterator[tuple[subprocess.Popen[str
         process = subprocess.Popen(command, stdout=output, stderr=output, text=True, start_new_session=True)
     run = tmp_path / "run"
     try:
-        deadline = time.monotonic() + 180  # to load and start, on a machine that may be busy
-        while not list(run.glob("checkpoints/*")):  # the one of the beginning: from here on it is training
-            assert process.poll() is None, (tmp_path / "output.txt").read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        time.sleep(3.0 if phase == "endless-update" else 0.3)  # its rollout must be over, on a busy machine too
+        begun = until(lambda: process.poll() is not None or list(run.glob("checkpoints/*")), 180.0)
+        assert begun  # the checkpoint of the beginning is there: from here on it is training
+        assert process.poll() is None, (tmp_path / "output.txt").read_text()
+        before_s = _cpu_s(process.pid)
+        time.sleep(0.3)
+        if phase == "endless-update":  # its rollout, of a tenth of a second, must be over
+            assert until(lambda: _cpu_s(process.pid) > before_s + 1.0)
         yield process, run
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _group_is_empty(group: int) -> bool:
@@ -65,13 +72,6 @@ def _group_is_empty(group: int) -> bool:
             if int(fields[2]) == group and fields[0] != "Z":
                 return False
     return True
-
-
-def _wait_for_empty(group: int) -> None:
-    deadline = time.monotonic() + 2.0
-    while not _group_is_empty(group) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert _group_is_empty(group)
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_one_signal_saves_and_leaves(number: int, code: int, phase: str, tmp_pat
     """One signal to the group: what is whole is saved, the exit code tells, nobody is left, a resume goes on."""
     with _training(tmp_path, phase) as (process, run):
         os.killpg(process.pid, number)
-        assert process.wait(timeout=30) == code, (tmp_path / "output.txt").read_text()
-        _wait_for_empty(process.pid)
+        assert process.wait(timeout=120) == code, (tmp_path / "output.txt").read_text()
+        assert until(lambda: _group_is_empty(process.pid), 20.0)
     status = json.loads((run / "status.json").read_text())
     assert status["status"] == "interrupted"
     assert str(int(number)) in status["message"]
@@ -114,9 +114,9 @@ def test_second_signal_leaves_at_once(tmp_path: Path) -> None:
         assert process.poll() is None
         start = time.monotonic()
         os.killpg(process.pid, signal.SIGINT)
-        assert process.wait(timeout=10) == 130
-        assert time.monotonic() - start < 2.0
-        _wait_for_empty(process.pid)
+        assert process.wait(timeout=60) == 130
+        assert within(2.0, start)
+        assert until(lambda: _group_is_empty(process.pid), 20.0)
     assert checkpoint.load_latest(run / "checkpoints").epoch == 0
     said = (tmp_path / "output.txt").read_text()
     assert "Ctrl-C once more leaves at once" in said
@@ -134,6 +134,6 @@ def test_fork_server_survives_what_its_owner_is_to_answer() -> None:
     other = multiprocessing.get_context("forkserver").Process(target=time.sleep, args=(60,))
     other.start()
     other.terminate()
-    other.join(5)
+    other.join(60)
     assert other.exitcode == -signal.SIGTERM
     other.close()

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import distributions
 
-from shoal.learn.distributions import Categorical, Gaussian, MultiCategorical, action_kind, gumbel
+from shoal.learn.distributions import ActionKind, Categorical, Gaussian, MultiCategorical, action_kind, gumbel
 
 
 def random_params(kind, rows: int = 7, seed: int = 0) -> torch.Tensor:
@@ -76,6 +76,26 @@ def test_gumbel_noise_is_finite_and_has_eulers_mean() -> None:
     assert torch.isfinite(noise).all()
     assert float(noise.mean()) == pytest.approx(0.5772, abs=0.007)
     assert float(noise.var()) == pytest.approx(np.pi**2 / 6, abs=0.02)
+
+
+@pytest.mark.parametrize("shape", [(1,), (7, 3), (100, 60, 9), (3, 50_000, 2)])
+def test_gumbel_noise_is_that_of_torchs_exponential_numbers(shape: tuple[int, ...]) -> None:
+    """To the bit, and the generator is where it was left before: runs of older versions go on as they would have."""
+    ours, theirs = torch.Generator().manual_seed(5), torch.Generator().manual_seed(5)
+    expected = torch.empty(shape).exponential_(generator=theirs).clamp_(min=1e-30).log_().neg_()
+    assert torch.equal(gumbel(shape, ours), expected)
+    assert torch.equal(ours.get_state(), theirs.get_state())
+
+
+@pytest.mark.parametrize("kind", [Categorical(4), MultiCategorical([2, 2]), action_kind(spaces.Box(-1, 1, (3,)))])
+def test_noise_of_some_environments_is_that_part_of_all(kind: ActionKind) -> None:
+    """Each rank keeps its own, and all go on alike."""
+    one, another = torch.Generator().manual_seed(6), torch.Generator().manual_seed(6)
+    whole = kind.noise((40, 600), one)
+    for own in (slice(0, 200), slice(500, 600)):
+        assert torch.equal(kind.noise((40, 600), torch.Generator().manual_seed(6), own), whole[:, own])
+    kind.noise((40, 600), another, slice(0, 1))
+    assert torch.equal(one.get_state(), another.get_state())
 
 
 @pytest.mark.parametrize("kind", [Categorical(4), MultiCategorical([2, 2])], ids=["discrete", "multi"])

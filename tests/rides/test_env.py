@@ -9,9 +9,8 @@ import pytest
 import shoal  # noqa: F401  (registers the ids)
 from shoal.core.seeds import Stream
 from shoal.rides.env import RidesVectorEnv
-from shoal.rides.options import RidesOptions
+from shoal.rides.options import RidesOptions, RidesTask
 from shoal.rides.routing.problem import NO_CHANGE, OFFER_MIN
-from shoal.rides.single import RidesEnv
 from shoal.testing.contract import check_vector_env
 
 SMALL = {"customers": 6, "iterations": 3, "start": "myopic", "vehicles": 2}
@@ -35,7 +34,7 @@ def random_days(env: RidesVectorEnv, days: int = 2, seed: int = 3):
 @pytest.mark.parametrize("prices", ["insertion", "pooled"])
 def test_keeps_the_vector_contract(prices):
     """Spaces, seeding, autoreset and the single environment agree as Gymnasium asks."""
-    reference = lambda: RidesEnv(RidesOptions(**SMALL, prices=prices))  # noqa: E731
+    reference = lambda: RidesTask(RidesOptions(**SMALL, prices=prices)).make_single()  # noqa: E731
     report = check_vector_env(lambda: make(3, prices=prices), reference=reference, steps=14)
     assert report.seen == {"terminated"}
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.rides.desk.text import day_rows, demand_by_hour, population_rows
+from shoal.rides.desk.text import day_rows
 from shoal.rides.routing.problem import REQUEST
 from shoal.rides.world.city import City
-from shoal.rides.world.days import Day, Days
+from shoal.rides.world.days import Day
 from shoal.rides.world.riders import draw_riders
 
 
@@ -34,15 +34,3 @@ def test_a_row_says_all_of_a_request() -> None:
         "dropoff": "7:50-8:20",
     }
     assert len(profile.split(", ")) == 3
-
-
-def test_series() -> None:
-    """The demand by half hour sums to 1 and begins at midnight; every rider is counted once per part of the profile."""
-    riders = draw_riders(town(), count=50, held_out=10)
-    series = demand_by_hour(Days(town(), riders))
-    assert series["hour"][[0, 1, 47]].tolist() == [0, 0.5, 23.5]
-    assert abs(series["share"].sum() - 1) < 1e-9
-    rows = population_rows(riders)
-    for part in ("age", "occupation", "income"):
-        assert sum(row["train"] for row in rows if row["profile"] == part) == 40
-        assert sum(row["held_out"] for row in rows if row["profile"] == part) == 10

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import warnings
 from pathlib import Path
@@ -17,7 +16,6 @@ from hypothesis.extra import numpy as hnp
 from shoal.runs import checkpoint, manifest
 from shoal.runs import tensors as arrays
 from shoal.runs.checkpoint import CheckpointError, NoCheckpoint, load_latest, save
-from shoal.runs.disk import to_json
 
 DTYPES = ["bool", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8", ">f4", ">i8"]
 
@@ -160,29 +158,6 @@ def test_failing_to_delete_old_ones_is_a_warning(tmp_path: Path, monkeypatch: py
     )
     with pytest.warns(UserWarning, match="could not be deleted"):
         assert save(tmp_path, 2, {}, {}, keep=1).is_dir()
-
-
-def write_schema_0(folder: Path, epoch: int, tensors: dict[str, np.ndarray], meta: dict[str, Any]) -> Path:
-    """A checkpoint as schema 0 was: a manifest of nothing but {file: sha256}."""
-    path = folder / f"epoch-{epoch:08d}"
-    path.mkdir()
-    files = {"state.safetensors": arrays.pack(tensors), "state.json": to_json(meta)}
-    for name, data in files.items():
-        (path / name).write_bytes(data)
-    digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-    (path / "manifest.json").write_text(json.dumps({"schema": 0, "files": digests}))
-    return path
-
-
-def test_older_schema_is_migrated(tmp_path: Path) -> None:
-    """A schema 0 checkpoint loads, and its files are still checked against their digests."""
-    write_schema_0(tmp_path, 3, {"w": np.arange(3.0)}, {"lr": 0.5})
-    loaded = load_latest(tmp_path)
-    assert (loaded.epoch, loaded.meta) == (3, {"lr": 0.5})
-    assert same(np.arange(3.0), loaded.tensors["w"])
-    bad = write_schema_0(tmp_path, 4, {}, {"lr": 0.25})
-    (bad / "state.json").write_bytes(to_json({"lr": 9.25}))
-    assert "state.json: sha256 mismatch" in load_latest(tmp_path).skipped[0]
 
 
 def test_newer_schema_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

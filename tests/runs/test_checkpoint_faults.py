@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 
 import shoal.runs
+from clock import within
 from shoal.runs import manifest
 from shoal.runs import tensors as arrays
 from shoal.runs.checkpoint import Checkpoint, CheckpointError, load_latest, save
@@ -81,7 +82,7 @@ def test_killed_at_a_fault_point(tmp_path: Path, point: str) -> None:
     for count in (2, 3, 4):
         save(tmp_path, count // 2, {"w": np.full(9, count), "n": np.array(count)}, {"count": count})
     process = start_saver(tmp_path, 5, f"checkpoint:{point}")
-    process.communicate(timeout=30)
+    process.communicate(timeout=200)
     assert process.returncode == -signal.SIGKILL
     assert consistent(load_latest(tmp_path)) == (5 if point == "before-prune" else 4)
     save(tmp_path, 3, {"w": np.full(9, 6), "n": np.array(6)}, {"count": 6})
@@ -92,7 +93,7 @@ def test_killed_at_a_fault_point(tmp_path: Path, point: str) -> None:
 def test_fault_point_at_one_epoch(tmp_path: Path) -> None:
     """`point@epoch` dies at that epoch's save only."""
     process = start_saver(tmp_path, 2, "checkpoint:before-rename@4")
-    output, _ = process.communicate(timeout=30)
+    output, _ = process.communicate(timeout=200)
     assert output.split()[-1] == "7"
     assert consistent(load_latest(tmp_path)) == 7
 
@@ -392,7 +393,7 @@ def test_files_too_large_to_read(two: Path, name: str) -> None:
     (path / "manifest.json").write_bytes(to_json({**body, "sha256": seal}))
     started = time.monotonic()
     assert "at most" in falls_back(two, name)
-    assert time.monotonic() - started < 1
+    assert within(1.0, started)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import shoal.runs
+from clock import slowness
 from shoal.runs.console import Console
 
 SOURCE = str(Path(shoal.runs.__file__).parents[2])
@@ -59,7 +60,8 @@ def test_missing_values_and_extra_rows() -> None:
     """What a row lacks is a dash, a task's own rows follow the usual ones, odd values are shown as is."""
     stream = io.StringIO()
     extra = [("riders [bold]asked[/bold]", "rides/asked", ".1f"), ("odd", "odd", ".1f")]
-    console = Console(10, 1, stream, extra=extra)
+    console = Console(10, 1, stream)
+    console.add_rows(extra)
     console.log({"epoch": 1, "rides/asked": 3.14159, "odd": "text", "loss/policy": None, "policy/kl": float("nan")})
     console.close()
     first, *block = stream.getvalue().splitlines()
@@ -81,7 +83,8 @@ def test_nothing_logged_prints_nothing() -> None:
 def test_terminal_display() -> None:
     """On a terminal the bar, the remaining time and the block are drawn, and the final row stays."""
     stream = io.StringIO()
-    console = Console(10_000, 1, stream, terminal=True, extra=[("riders", "rides/asked", ".1f")])
+    console = Console(10_000, 1, stream, terminal=True)
+    console.add_rows([("riders", "rides/asked", ".1f")])
     console.header(["header"])
     console.log(row(1))
     console.log(row(10, **{"rides/asked": 2.0}))
@@ -104,7 +107,8 @@ def test_terminal_display() -> None:
 def test_names_are_shown_not_interpreted(terminal: bool) -> None:
     """Brackets are no markup, :smile: is no emoji, and an escape sequence in a name is spelled out."""
     stream = io.StringIO()
-    console = Console(10, 1, stream, terminal=terminal, extra=[("[red]x[/red]", "x", "s")])
+    console = Console(10, 1, stream, terminal=terminal)
+    console.add_rows([("[red]x[/red]", "x", "s")])
     console.message("[bold]env[/bold] [/] :smile: \x1b[2J\x1b]0;title\x07 \x9b31m %d {x}")
     console.log({"epoch": 1, "steps": 1, "x": "[link=http://a]b\x1b[31m"})
     console.close()
@@ -162,7 +166,7 @@ def test_cost_of_logging(terminal: bool) -> None:
     started = time.perf_counter()
     for epoch in range(1000):
         console.log(row(epoch))
-    assert time.perf_counter() - started < 1.0
+    assert time.perf_counter() - started < 1.0 * slowness()
     console.close()
 
 
@@ -189,7 +193,7 @@ def test_real_terminal_stays_sane(with_signal: signal.Signals) -> None:
         [sys.executable, "-c", CHILD], env=environment, stdin=theirs, stdout=theirs, stderr=theirs
     )
     text = b""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 200
     sent = False
     while time.monotonic() < deadline:
         if select.select([ours], [], [], 0.1)[0]:
@@ -199,7 +203,7 @@ def test_real_terminal_stays_sane(with_signal: signal.Signals) -> None:
         if not sent and text.count(b"explained variance") >= 2:
             process.send_signal(with_signal)
             sent = True
-    process.wait(timeout=5)
+    process.wait(timeout=60)
     assert sent
     assert termios.tcgetattr(theirs) == settings
     os.close(ours)

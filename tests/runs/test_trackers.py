@@ -217,7 +217,7 @@ def test_wandb_offline(run: Run) -> None:
     run.close()
     environment = {**os.environ, "PYTHONPATH": SOURCE, "WANDB_MODE": "offline"}
     command = [sys.executable, "-c", OFFLINE, str(run.path.parent)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip().endswith("[]")
     assert list(run.path.glob("wandb/offline-run-*/run-*.wandb"))
@@ -266,7 +266,7 @@ print(wandb.run.project, wandb.run.group, wandb.run.tags)""",
     place = {"WANDB_PROJECT": "mine", "WANDB_RUN_GROUP": "those", "WANDB_MODE": "offline", "PYTHONPATH": SOURCE}
     command = [sys.executable, "-c", script, str(run.path.parent)]
     done = subprocess.run(
-        command, env={**os.environ, **place}, capture_output=True, text=True, timeout=120, check=False
+        command, env={**os.environ, **place}, capture_output=True, text=True, timeout=200, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "mine those ('quick',)" in done.stdout

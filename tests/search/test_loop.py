@@ -178,7 +178,7 @@ def test_only_one_process_writes_to_a_search(tmp_path: Path) -> None:
     ("changes", "what"),
     [
         ({"workflows": 0}, "--workflows as a whole number of at least 1"),
-        ({"compliance_threshold": 1.5}, "--compliance-threshold from 0 to 1"),
+        ({"compliance_threshold": 1.5}, "--compliance-threshold as a finite number at least 0 and at most 1"),
         ({"strategy": "greedy"}, "ucb | random | halving"),
         ({"domain": "chess"}, "cage2, gridworld"),
         ({"options": {"speed": 3}}, "has no option 'speed'; it has pull_s"),

@@ -151,35 +151,3 @@ def test_a_page_can_be_written_again(tmp_path: Path) -> None:
 def _without_ids(page: str) -> str:
     """matplotlib names clip paths at random."""
     return re.sub(r"(id=\"|#)[a-zA-Z]?[0-9a-f]{10,}", "", page)
-
-
-@pytest.mark.parametrize("items", [24, 120])
-def test_posterior_figure_shows_every_item_best_first(items: int) -> None:
-    """One tick per item, sorted by posterior mean, and a mark at the next pick."""
-    from shoal.search.figures import posterior_figure
-
-    mean = np.arange(items, dtype=float)
-    figure = posterior_figure(
-        {
-            "codes": [f"c{i}" for i in range(items)], "mean": mean, "std": np.ones(items), "next": 2, "score": "reward",
-            "pulls": [(1, 3, 3.0, 0.1, True), (2, 5, 4.0, 0.1, False)], "true": None,
-        }
-    )  # fmt: skip
-    axis = figure.axes[0]
-    labels = [label.get_text() for label in axis.get_xticklabels()]
-    assert labels == [f"c{i}" for i in reversed(range(items))]
-    next_line = next(line for line in axis.lines if line.get_label() == "next pick of GP-UCB")
-    assert list(next_line.get_xdata()) == [items - 3, items - 3]
-
-
-def test_regret_figure_has_a_band_for_each_strategy() -> None:
-    """And the search's own curve."""
-    from matplotlib.figure import Figure
-
-    from shoal.search.figures import draw_regret
-
-    axis = Figure().subplots()
-    draw_regret(axis, {"ucb": np.ones((5, 4)), "random": 2 * np.ones((5, 4))}, [3.0, 2.0, 1.0, 0.0])
-    labels = [line.get_label() for line in axis.lines]
-    assert labels == ["GP-UCB, 5 replays", "random search, 5 replays", "this search"]
-    assert len(axis.collections) == 2

@@ -17,10 +17,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.rides.li_lim import load_li_lim
 from shoal.cage2.traces import load as load_recording
 from shoal.config import TrainConfig, from_dict, to_dict
+from shoal.core import plain
 from shoal.core.spaces import space_from_data, space_to_data
-from shoal.rides.routing.li_lim import load_li_lim
 from shoal.rides.world.city import san_francisco
 from shoal.rides.world.city_files import load_city
 from shoal.rides.world.files import load_riders
@@ -28,7 +29,7 @@ from shoal.rides.world.tables import read_cells
 from shoal.runs import checkpoint, jsonl, manifest, tensors
 from shoal.runs.disk import from_json
 from shoal.runs.folder import Run
-from shoal.search.options import config_from
+from shoal.search.options import SearchConfig
 from shoal.tasks.saved import parse_env_kwargs
 
 HOSTILE = Path(__file__).parents[1] / "data" / "hostile"
@@ -66,7 +67,7 @@ PARSERS: dict[str, Parser] = {
     "checkpoint: the rest": lambda data, folder: _checkpoint(data, folder, "state.json"),
     "settings": lambda data, folder: from_dict(from_json(data)),
     "run folder": _run,
-    "settings of a search": lambda data, folder: config_from(from_json(data)),
+    "settings of a search": lambda data, folder: plain.from_dict(from_json(data), SearchConfig),
     "spaces": lambda data, folder: space_from_data(from_json(data)),
     "arguments of an environment": lambda data, folder: parse_env_kwargs(data.decode()),
     "table": _file(read_cells, "table.csv"),

@@ -123,7 +123,7 @@ def test_an_id_registered_in_the_script_reaches_the_workers(method: str, entry_p
         envs.close()
         """)
     )
-    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=200)
     assert done.stdout == "(9, 9, 9, 9) Mine-v0\n", done.stderr
 
 

@@ -14,7 +14,8 @@ import pytest
 from gymnasium.vector import SyncVectorEnv
 
 from shoal.vector import tune as tuning
-from shoal.vector.tune import LegalActions, Trial, prefer, tune, worker_cpu_s
+from shoal.vector.random_actions import RandomActions
+from shoal.vector.tune import Trial, prefer, tune, worker_cpu_s
 
 Factory = Callable[..., gym.Env[Any, Any]]
 
@@ -73,7 +74,7 @@ def test_every_legal_action_is_taken() -> None:
     vec = SyncVectorEnv([lambda: gym.make("CartPole-v1")] * 2)
     vec.single_observation_space = gym.spaces.Dict({"action_mask": gym.spaces.MultiBinary(5)})
     vec.single_action_space, vec.action_space = gym.spaces.Discrete(5), gym.spaces.MultiDiscrete([5, 5])
-    legal = LegalActions(vec)
+    legal = RandomActions(vec, seed=0)
     observations = {"action_mask": np.array([[0, 1, 0, 1, 1], [1, 0, 0, 0, 0]], np.int8)}
     drawn = np.stack([legal(observations) for _ in range(100)])
     assert drawn.dtype == np.int64

@@ -52,6 +52,7 @@ def _command(args: list[str]) -> int:
         return run_command(task, rest, as_json)
     near = difflib.get_close_matches(name, [*COMMANDS, *(task.name for task in load_all()[0] if task.commands)], 1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = "; did you mean 'train --resume'?" if name in ("resume", "continue") else hint
     raise ValueError(f"unknown command {name!r}{hint}\n\n{_usage()}")
 
 

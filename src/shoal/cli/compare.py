@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import shlex
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from shoal import launching
-from shoal.cli.parsing import find_here, flags_of, parse, switch, take, take_all
+from shoal.cli.parsing import find_here, flags_of, own_command, parse, say, switch, take, take_all
 from shoal.cli.training import config_from
 
 _ABOUT = """Train arms (settings) with the same seeds and state which is better, or compare existing runs.
@@ -79,15 +77,19 @@ def compare(args: list[str], as_json: bool) -> int:
     find_here(imports)
     try:
         with launching.on(given.on, given.ray_address):
-            found = _existing(words, args, given, report_only) if not vary else _new(words, args, given, vary, imports)
+            found = (
+                _existing(words, args, given, report_only, imports)
+                if not vary
+                else _new(words, args, given, vary, imports)
+            )
     except KeyboardInterrupt:
-        _say("stopped; every finished training is kept: go on with shoal compare and the folder named above")
+        say("stopped; every finished training is kept: go on with shoal compare and the folder named above")
         return 130
     print(json.dumps(found.to_json(), allow_nan=False) if as_json else "\n".join(_lines(found)))
     return 0
 
 
-def _existing(words: list[str], args: list[str], given: CompareArgs, report_only: bool) -> Any:
+def _existing(words: list[str], args: list[str], given: CompareArgs, report_only: bool, imports: list[str]) -> Any:
     from shoal.comparison.api import compare_existing
 
     if args:
@@ -95,8 +97,8 @@ def _existing(words: list[str], args: list[str], given: CompareArgs, report_only
     if not _are_runs(words, given.runs_dir) and len(words) == 1:
         _known_task(words[0])
     return compare_existing(
-        words, runs_dir=given.runs_dir, primary=given.primary, threshold=given.threshold, say=_say,
-        parallel=given.parallel, report_only=report_only,
+        words, runs_dir=given.runs_dir, primary=given.primary, threshold=given.threshold, say=say,
+        parallel=given.parallel, report_only=report_only, imports=imports,
     )  # fmt: skip
 
 
@@ -126,7 +128,7 @@ def _new(words: list[str], args: list[str], given: CompareArgs, vary: dict[str, 
     return begin(
         words[0], configs, seeds=given.seeds, seed=given.seed, held_out=given.held_out, match=given.match,
         primary=given.primary, threshold=given.threshold, parallel=given.parallel, name=given.name,
-        runs_dir=given.runs_dir, imports=imports, say=_say, command=shlex.join(["shoal", *sys.argv[1:]]),
+        runs_dir=given.runs_dir, imports=imports, say=say, command=own_command(),
     )  # fmt: skip
 
 
@@ -182,9 +184,9 @@ def _is_switch(flag: str) -> bool:
 def _short_form(task: str, args: list[str]) -> tuple[dict[str, list[str]], list[str]]:
     """`--num-envs 64 256` varies the option; a flag that takes several values anyway does not."""
     from shoal.config import TrainConfig
-    from shoal.tasks import options_class
+    from shoal.tasks import task_or_default
 
-    options = options_class(task)
+    options = task_or_default(task).Options
     hints = flags_of(TrainConfig) | ({} if options is None else flags_of(options))
     vary: dict[str, list[str]] = {}
     rest: list[str] = []
@@ -203,15 +205,7 @@ def _short_form(task: str, args: list[str]) -> tuple[dict[str, list[str]], list[
 
 
 def _lines(found: Any) -> list[str]:
-    lines = [*found.lines(), ""]
-    if found.folder is not None:
-        from shoal.runs.folder import shown_path
+    from shoal.runs.folder import shown_path
 
-        lines.append(f"folder   {shown_path(found.folder)}")
-    if found.report is not None:
-        lines.append(f"report   {shown_path(found.report)}")
-    return lines if lines[-1] else lines[:-1]
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    places = [(name, place) for name in ("folder", "report") if (place := getattr(found, name)) is not None]
+    return [*found.lines(), *([""] if places else []), *(f"{name:<9}{shown_path(place)}" for name, place in places)]

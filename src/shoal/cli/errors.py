@@ -106,6 +106,10 @@ def _fault(error: Any) -> str:
     own = [block[0].rstrip() for block in blocks if not _foreign(block[1])]
     if own:
         text += "\n" + "\n".join(own[-3:])
+    elif error.kind in ("NotFinite", "OutOfRange") and error.step is not None:
+        text += (
+            f"\nThe environment itself returned that: env.reset(seed={error.seed}) and {error.step} steps lead there"
+        )
     return text + (f"\n{DEBUG}=1 shows the whole traceback" if blocks else "")
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from shoal.cli.parsing import find_here, flags_of, parse, take, take_all
-from shoal.cli.task_commands import say, show
+from shoal.cli.parsing import find_here, flags_of, parse, say, take, take_all
+from shoal.cli.task_commands import show
 from shoal.evaluation_command import EvaluateArgs, evaluate_run
 from shoal.tasks import Task, find, load_all, task_or_default
 

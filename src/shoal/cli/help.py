@@ -26,6 +26,11 @@ _EVERYWHERE = (
     ("-h, --help", "This page."),
 )
 _NO_DEFAULT = ("task", "env_kwargs")  # they are the command itself, or repeat the task's own flags
+_ONCE_FOR_EACH = {
+    "imports": "--import MODULE",
+    "wrappers": "--wrapper MODULE:CLASS",
+    "callbacks": "--callback MODULE:CLASS",
+}
 _LATER = tuple(_TITLES)  # what belongs to the task comes before what all tasks share
 
 
@@ -111,6 +116,8 @@ def _docs(kind: Any) -> dict[str, str]:
 
 def _flag(name: str, hint: Any, value: Any) -> str:
     flag = name.replace("_", "-")
+    if name in _ONCE_FOR_EACH:
+        return _ONCE_FOR_EACH[name]
     if hint is bool:
         return f"--no-{flag}" if value is True else f"--{flag}"
     return f"--{flag} {_metavar(hint)}"
@@ -130,6 +137,6 @@ def _metavar(hint: Any) -> str:
 
 def _explained(text: str, value: Any) -> str:
     if value is MISSING or value is None or value in ("", ()) or isinstance(value, bool) or "default:" in text:
-        return f"{text} Switches it off." if value is True else text
+        return f"Switch off: {text}" if value is True else text
     shown = ",".join(map(str, value)) if isinstance(value, tuple) else value
     return f"{text} (default: {shown})"

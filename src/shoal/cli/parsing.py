@@ -6,11 +6,12 @@ import contextlib
 import io
 import os
 import re
+import shlex
 import sys
 import types
 import typing
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, make_dataclass
 from decimal import Decimal
 from typing import Any, Literal, TypeVar
 
@@ -18,7 +19,7 @@ from shoal.cli.help import page
 from shoal.core import spelling
 
 ALIASES = {"--" + name.replace("_", "-"): "--" + own.replace("_", "-") for name, own in spelling.ALIASES.items()}
-ALIASES |= {"--imports": "--import", "--wrappers": "--wrapper", "--callbacks": "--callback"}  # as --help spells them
+ALIASES |= {"--imports": "--import", "--wrappers": "--wrapper", "--callbacks": "--callback"}  # the options' own names
 ALIASES |= {
     "--parallel-start-method": "--start-method",
     # Stable-Baselines3's names
@@ -29,6 +30,7 @@ ALIASES |= {
     "--ent-coef": "--entropy-coef",
     "--vf-coef": "--value-coef",
     "--clip-range": "--clip",
+    "--clip-range-vf": "--value-clip",
     # CleanRL's, where they differ from both
     "--num-steps": "--rollout-steps",
     "--clip-coef": "--clip",
@@ -132,6 +134,26 @@ def plain_warnings() -> Callable[..., None]:
     return show
 
 
+def say(text: str) -> None:
+    """Progress and warnings, beside the results."""
+    print(f"shoal: {text}" if text.startswith("WARNING") else text, file=sys.stderr, flush=True)
+
+
+def own_command() -> str:
+    """What was typed, for whoever reads a run folder."""
+    return shlex.join(["shoal", *sys.argv[1:]])
+
+
+def parse_both(
+    first: Any, second: Any, args: list[str], prog: str, *, about: str = "", extra: Sequence[tuple[str, str]] = ()
+) -> tuple[Any, Any]:
+    """Flags of two dataclasses on one command line; the objects given are their defaults."""
+    kinds = [("first", type(first)), ("second", type(second))]
+    Both = make_dataclass("Both", kinds, frozen=True, namespace={"__doc__": type(first).__doc__})
+    both: Any = parse(Both, args, prog, Both(first, second), about=about, extra=extra)
+    return both.first, both.second
+
+
 def gives_budget(args: list[str]) -> bool:
     """Does the user say how long the run shall be?"""
     return any(arg.partition("=")[0] in BUDGETS for arg in args)
@@ -154,7 +176,7 @@ def spelled_out(kind: Any, args: list[str]) -> list[str]:
             at += 1
         if many:
             values = [part for value in values for part in value.split(",") if part]
-        out += [flag, *(_spelled(flag, value, number, _words(hint)) for value in values)]
+        out += [flag, *(_spelled(flag, value, number, _words(hint), many) for value in values)]
     return out
 
 
@@ -177,13 +199,15 @@ def whole(text: str) -> int | None:
     return int(value) if value.adjusted() < 30 and value == value.to_integral_value() else None
 
 
-def _spelled(flag: str, text: str, number: type, words: tuple[str, ...]) -> str:
+def _spelled(flag: str, text: str, number: type, words: tuple[str, ...], many: bool) -> str:
     if text in words:
         return text
     if number is int:
         value = whole(text)
         if value is not None:
             return str(value)
+        if many:
+            raise ValueError(f"expected {flag} as whole numbers separated by commas, like 64,64, got {text!r}")
         others = "".join(f" or {word}" for word in words if word != "None")
         raise ValueError(f"expected {flag} as a whole number{others} (500000, 1e6, 100k and 2M will do), got {text!r}")
     try:
@@ -261,6 +285,8 @@ def _sentence(boxed: str, prog: str, known: Collection[str]) -> str:
     near = [word for word in begin if word in known or word.replace("--no-", "--", 1) in known]
     if said.startswith("Missing from") and near:
         said = f"expected {_missing(near, prog)}"
+    elif said.startswith("Unrecognized options") and "--" not in said:
+        said = f"expected flags, like --name VALUE, got {said.partition(': ')[2]}"
     elif said.startswith("Unrecognized options") and near:
         said += f". Did you mean {' or '.join(near[:3])}?"
     return f"{said}\nSee {prog} --help"

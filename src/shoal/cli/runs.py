@@ -14,7 +14,7 @@ from shoal.cli.errors import fail
 from shoal.cli.parsing import parse
 from shoal.runs.disk import size_of
 from shoal.runs.folder import Run, check_folder, runs_in
-from shoal.runs.words import figure
+from shoal.runs.words import columns, figure
 
 ABOUT = """List the runs, newest first: name, task, status, steps, mean return of the last 100 episodes.
 
@@ -101,13 +101,7 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
         (row["name"], row["task"] or "-", row["status"], _steps(row["steps"]), figure(row["mean_return"]))
         for row in rows
     ]
-    widths = [max(len(line[at]) for line in cells) for at in range(len(heads))]
-    lines = []
-    for line in cells:
-        padded = [cell.ljust(width) for cell, width in zip(line[:3], widths, strict=False)]
-        padded += [cell.rjust(width) for cell, width in zip(line[3:], widths[3:], strict=True)]
-        lines.append("  ".join(padded).rstrip())
-    return lines
+    return columns(cells, right=(3, 4))
 
 
 def _steps(steps: int | None) -> str:

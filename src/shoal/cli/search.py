@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shlex
-import sys
 from typing import Any
 
 from shoal import launching
-from shoal.cli.parsing import named, parse, take
+from shoal.cli.parsing import named, own_command, parse_both, say, take
 from shoal.cli.training import next_commands
 
 _ABOUT = """Search for the best order of repairs. A bandit chooses the orders, and each pull trains one policy.
@@ -47,28 +45,19 @@ def search(args: list[str], as_json: bool) -> int:
             raise ValueError(f"{resume} is a search of {folder.config.domain}, not of {given}")
         default, known = folder.config, folder.options
     options = domain_class(default.domain).Options
-    both = [("search", SearchConfig), ("domain_specific", options)]
-    Both = dataclasses.make_dataclass("Both", both, frozen=True, namespace={"__doc__": SearchConfig.__doc__})
     domains = "|".join(known_domains()) if given is None and resume is None else default.domain
-    parsed: Any = parse(
-        Both, args, f"shoal search {domains}", Both(default, options(**known)), about=_ABOUT, extra=_EXTRA
-    )
-
-    def say(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+    config, own = parse_both(default, options(**known), args, f"shoal search {domains}", about=_ABOUT, extra=_EXTRA)
 
     try:
-        command = shlex.join(["shoal", *sys.argv[1:]])
-        domain_options = dataclasses.asdict(parsed.domain_specific)
         with launching.on(place or "here", address):
-            found = run(parsed.search, domain_options, resume=resume, say=say, command=command)
+            found = run(config, dataclasses.asdict(own), resume=resume, say=say, command=own_command())
     except KeyboardInterrupt:
         say("stopped; every finished pull is kept: go on with shoal search --resume and the folder named above")
         return 130
     if as_json:
         print(json.dumps(found.to_json(), allow_nan=False))
         return 0
-    _say_what_was_found(found, getattr(domain_class(parsed.search.domain), "look", ""))
+    _say_what_was_found(found, getattr(domain_class(config.domain), "look", ""))
     return 0
 
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 from pathlib import Path
 
-from shoal.cli.parsing import take, whole
+from shoal.cli.parsing import own_command, say, take, whole
 
 
 def several(args: list[str], imports: list[str], resume: str | None, as_json: bool) -> int | None:
     """The exit code, or None where one training is asked for."""
     if {"-h", "--help"} & set(args):
         return None
-    many, args = take(args, "--seeds")
+    many, args = _number(args, "--seeds")
     if many is None and (resume is None or not _is_of_seeds(resume, take(args, "--runs-dir")[0])):
         return None
     parallel, args = _number(args, "--parallel")
@@ -31,19 +29,18 @@ def several(args: list[str], imports: list[str], resume: str | None, as_json: bo
             given = [*args, *([] if many is None else ["--seeds"]), *([] if held_out is None else ["--held-out"])]
             if given:
                 raise ValueError(
-                    f"expected nothing but --parallel beside --resume of a folder of seeds, got {given[0]}: its "
-                    "settings are those that it was begun with"
+                    f"expected only --parallel and --import beside --resume of a folder of seeds, got {given[0]}: "
+                    "its settings are those that it was begun with"
                 )
-            found = go_on_with(resume, runs_dir=runs_dir or "runs", parallel=parallel, say=_say)
+            found = go_on_with(resume, runs_dir=runs_dir or "runs", parallel=parallel, imports=imports, say=say)
         else:
-            count = whole(many or "")
-            if count is None:
-                raise ValueError(f"expected --seeds as a whole number, got {many!r}")
-            command = shlex.join(["shoal", *sys.argv[1:]])
+            assert many is not None
             more = {} if held_out is None else {"held_out": held_out}
-            found = train_seeds(config, count, parallel=parallel, imports=imports, command=command, say=_say, **more)
+            found = train_seeds(
+                config, many, parallel=parallel, imports=imports, command=own_command(), say=say, **more
+            )
     except KeyboardInterrupt:
-        _say("stopped; what is trained is kept: go on with shoal train --resume and the folder named above")
+        say("stopped; what is trained is kept: go on with shoal train --resume and the folder named above")
         return 130
     print(json.dumps(found.to_json(), allow_nan=False) if as_json else "\n".join(shown(found)))
     return 0
@@ -67,7 +64,3 @@ def _number(args: list[str], flag: str) -> tuple[int | None, list[str]]:
     if value is None:
         raise ValueError(f"expected {flag} as a whole number, got {text!r}")
     return value, args
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

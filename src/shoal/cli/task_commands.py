@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 
-from shoal.cli.parsing import named, parse
+from shoal.cli.parsing import named, parse, say
 from shoal.tasks import Shown, Task
 
 _COLUMN = 36  # where the explanations begin
@@ -29,11 +28,6 @@ def show(shown: Shown, as_json: bool) -> int:
     """Print what a command found."""
     print(json.dumps(shown.data, allow_nan=False) if as_json else "\n".join(shown.lines))
     return shown.code
-
-
-def say(text: str) -> None:
-    """Progress and warnings, beside the results."""
-    print(f"shoal: {text}" if text.startswith("WARNING") else text, file=sys.stderr, flush=True)
 
 
 def verbs_of(task: Task) -> str:

@@ -5,17 +5,29 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import shlex
 import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 from shoal.cli.errors import fail
-from shoal.cli.parsing import BUDGETS, find_here, gives_budget, named, parse, switch, take, take_all
+from shoal.cli.parsing import (
+    BUDGETS,
+    find_here,
+    flags_of,
+    gives_budget,
+    named,
+    own_command,
+    parse,
+    parse_both,
+    switch,
+    take,
+    take_all,
+)
 from shoal.cli.seeds import several
 from shoal.core.machine import own_rank
 from shoal.runs.folder import shown_path
+from shoal.runs.trackers import own_places
 from shoal.runs.words import wrapped
 
 _ABOUT = """Train PPO on many environments at once; everything is kept in a run folder.
@@ -84,13 +96,13 @@ def _new(args: list[str], imports: list[str]) -> Any:
         print(f"shoal trains {config.task} ...", file=sys.stderr, flush=True)  # torch takes seconds to load
     from shoal.training import train as run
 
-    return run(config=config, imports=imports, command=_command())
+    return run(config=config, imports=imports, command=own_command())
 
 
 def config_from(args: list[str], imports: list[str]) -> Any:
     """The settings that the flags of a new run ask for."""
     from shoal.config import TrainConfig
-    from shoal.tasks import options_class
+    from shoal.tasks import task_or_default
     from shoal.tasks.presets import config_for, with_preset_kwargs, without_budget
 
     task, _ = take(args, "--task")
@@ -98,11 +110,11 @@ def config_from(args: list[str], imports: list[str]) -> Any:
         raise ValueError(f"expected a task to train: shoal train TASK\n\n{_tasks()}")
     wrappers, args = take_all(args, "--wrapper")
     callbacks, args = take_all(args, "--callback")
-    find_here([*imports, *wrappers, *callbacks, *([task] if task and ":" in task else [])])
+    find_here([*imports, *wrappers, *callbacks, *_own_trackers(args), *([task] if task and ":" in task else [])])
     default = config_for(task or TrainConfig.task, wrappers=tuple(wrappers), callbacks=tuple(callbacks))
     if gives_budget(args):
         default = without_budget(default)
-    options = options_class(default.task)
+    options = task_or_default(default.task).Options
     if options is None:
         given, args = take(args, "--env-kwargs")
         if given is not None:
@@ -122,26 +134,21 @@ def _tasks() -> str:
 
 def _with_flags(args: list[str], default: Any, options: type[Any]) -> Any:
     """A task's own flags stand beside the common ones and become the environment's arguments."""
-    from shoal.config import TrainConfig
-    from shoal.tasks import options_to_kwargs, settings
+    from shoal.tasks import options_to_kwargs, task_or_default
 
-    both_kinds = [("config", TrainConfig), ("task_options", options)]
-    Both = dataclasses.make_dataclass("Both", both_kinds, frozen=True, namespace={"__doc__": "One training run."})
     given, _ = take(args, "--env-kwargs")
     prog, own = f"shoal train {default.task}", options(**json.loads(default.env_kwargs))
-    both: Any = parse(Both, args, prog, Both(default, own), about=_ABOUT, extra=_EXTRA)
-    follows = settings(default.task, both.task_options)
+    config, chosen = parse_both(default, own, args, prog, about=_ABOUT, extra=_EXTRA)
+    settings = task_or_default(default.task).settings
+    follows = settings(chosen)
     if gives_budget(args):
         follows = {name: value for name, value in follows.items() if "--" + name not in BUDGETS}
-    if follows != settings(default.task, own):  # defaults that follow from the task's flags; flags by hand still win
-        both = parse(Both, args, prog, Both(default.replace(**follows), own))
+    if follows != settings(own):  # defaults that follow from the task's flags; flags by hand still win
+        config, chosen = parse_both(default.replace(**follows), own, args, prog)
     if given is not None:
-        raise ValueError(f"{default.task} has flags of its own ({_flags(options)}): use them in place of --env-kwargs")
-    return dataclasses.replace(both.config, env_kwargs=options_to_kwargs(both.task_options))
-
-
-def _flags(options: type[Any]) -> str:
-    return ", ".join("--" + field.name.replace("_", "-") for field in dataclasses.fields(options))
+        flags = ", ".join(flags_of(options))
+        raise ValueError(f"{default.task} has flags of its own ({flags}): use them in place of --env-kwargs")
+    return dataclasses.replace(config, env_kwargs=options_to_kwargs(chosen))
 
 
 def _resumed(resume: str, args: list[str], reshard: bool, imports: list[str]) -> Any:
@@ -150,7 +157,8 @@ def _resumed(resume: str, args: list[str], reshard: bool, imports: list[str]) ->
     from shoal.tasks.presets import without_budget
 
     callbacks, args = take_all(args, "--callback")
-    find_here([*imports, *callbacks])
+    trackers = _own_trackers(args)
+    find_here([*imports, *callbacks, *trackers])
     root, _ = take(args, "--runs-dir")
     run = Run.open(resume, Path(root or "runs"))
     before = from_dict(run.config)
@@ -159,24 +167,25 @@ def _resumed(resume: str, args: list[str], reshard: bool, imports: list[str]) ->
     _refuse_less(run, before.run, config.run)
     from shoal.training import train as go_on
 
+    imports = [*imports, *(place.partition(":")[0] for place in trackers)]  # typed now, so trusted
     return go_on(
-        resume=run.path, config=config, reshard=reshard, imports=imports, callbacks=callbacks, command=_command()
+        resume=run.path, config=config, reshard=reshard, imports=imports, callbacks=callbacks, command=own_command()
     )
 
 
-def _command() -> str:
-    return shlex.join(["shoal", *sys.argv[1:]])
+def _own_trackers(args: list[str]) -> tuple[str, ...]:
+    return own_places(take(args, "--track")[0] or "")
 
 
 def next_commands(run: str, shown: str | None = None) -> list[str]:
     """The commands that score a run as others score theirs, the quickest first."""
     from shoal.runs.folder import Run
-    from shoal.tasks import evaluations
+    from shoal.tasks import task_or_default
 
     imports = _import_flags(run)
     return [
         f"shoal evaluate {shown or run}{imports} {flags}".rstrip() + (f"   ({words})" if words else "")
-        for flags, words in evaluations(Run.open(run, Path()).config["task"])
+        for flags, words in task_or_default(Run.open(run, Path()).config["task"]).evaluations
     ]
 
 
@@ -187,7 +196,8 @@ def _import_flags(run: str, *, resume: bool = False) -> str:
     from shoal.vector.foreign import import_flags, modules_of
 
     config = from_dict(Run.open(run, Path(".")).config)
-    places = (*config.wrappers, *config.callbacks) if resume else config.wrappers
+    own = (*config.callbacks, *own_places(config.run.track)) if resume else ()
+    places = (*config.wrappers, *own)
     flags = import_flags(modules_of(config.task, config.imports, places))
     return f" {flags}" if flags else ""
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
-from shoal.cli.parsing import named, parse
+from shoal.cli.parsing import named, parse, say
 from shoal.runs.folder import check_folder, check_name
 
 
@@ -77,9 +76,6 @@ def tune(args: list[str], as_json: bool) -> int:
     from shoal.tasks.saved import parse_env_kwargs
     from shoal.vector import tune as tuning
 
-    def say(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
-
     made, kwargs = environment(given.id, parse_env_kwargs(given.env_kwargs))
     found = tuning.tune(
         made,
@@ -112,9 +108,6 @@ def tune(args: list[str], as_json: bool) -> int:
 def _search(given: TuneArgs, as_json: bool) -> int:
     from shoal.tuning.loop import SearchPlan, search
 
-    def say(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
-
     names = ("trials", "measure", "steps", "seed", "finalists", "seeds", "env_kwargs")
     plan = SearchPlan(given.id, **{name: getattr(given, name) for name in names})
     name = given.name if given.name is not None else "tune-" + re.sub(r"[^A-Za-z0-9._-]+", "-", given.id)[:75]
@@ -134,12 +127,12 @@ def _search(given: TuneArgs, as_json: bool) -> int:
 
 def _same(given: TuneArgs, backend: str) -> str:
     """Flags under which it was measured, and under which it has to be trained to be as fast."""
-    from shoal.tasks import options_class
+    from shoal.tasks import task_or_default
 
     flags = ""
     if backend in ("process", "split"):
         flags += f" --workers {given.workers}" if given.workers else ""
         flags += f" --start-method {given.start_method}" if given.start_method else ""
-    if json.loads(given.env_kwargs) and options_class(given.id) is None:  # else the task has flags of its own
+    if json.loads(given.env_kwargs) and task_or_default(given.id).Options is None:  # else the task has flags of its own
         flags += f" --env-kwargs {shlex.quote(given.env_kwargs)}"
     return flags

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from shoal import launching
-from shoal.comparison.facts import RunFacts, facts_of, source_digest
+from shoal.comparison.facts import BESIDE, RunFacts, facts_of, flat, source_digest
 from shoal.comparison.folder import ComparisonFolder, is_comparison, jobs_of
-from shoal.comparison.loop import default_parallel, go_on
+from shoal.comparison.loop import check_named, check_parallel, default_parallel, go_on
 from shoal.comparison.metrics import PRIMARY, Frame
 from shoal.comparison.page import write_page
 from shoal.comparison.pilot import speeds_of
-from shoal.comparison.plan import Plan, arms_of, check_match, grid, name_of
+from shoal.comparison.plan import Plan, arms_of, check_match, grid, name_of, one_thread
 from shoal.comparison.verdicts import Verdict, judge
 from shoal.comparison.words import data_of, lines_of
 from shoal.config import TrainConfig
@@ -113,7 +113,8 @@ def begin(
         threshold = configs[0][1].run.target_return
     if len({json.dumps(repr(config)) for _, config in configs}) < len(configs):
         raise ValueError(f"expected arms that differ, got some twice: {', '.join(arm for arm, _ in configs)}")
-    configs = [(arm, _one_thread(config)) for arm, config in configs]
+    check_parallel(parallel)
+    configs = [(arm, one_thread(config)) for arm, config in configs]
     speeds = speeds_of(configs, imports, say) if "wall" in ways else {}
     plan = Plan(
         task=task, arms=tuple(arms_of(configs, ways, speeds)), seeds=seeds, seed=seed, held_out=held_out, match=match,
@@ -126,24 +127,13 @@ def begin(
 def finish(folder: ComparisonFolder, parallel: int | None, say: Say) -> Comparison:
     """Train what is not trained, and judge."""
     plan = folder.plan
+    check_parallel(parallel)
     count = default_parallel(plan) if parallel is None else parallel
-    if count < 1:
-        raise ValueError(f"expected --parallel of at least 1, got {count}")
-    with folder.run as run:
-        run.lock()
-        run.set_status("running")
-        say(f"comparison {run.shown}: {len(plan.arms)} arms, {plan.seeds} seeds each, {count} at once")
-        try:
-            go_on(folder, plan, count, say)
-            found = read(folder)
-            run.set_status("finished", f"{len(jobs_of(plan))} trainings")
-        except BaseException as error:
-            if not any(folder.runs.iterdir()) and not any(folder.done.iterdir()):
-                run.remove()  # refused before any training began: nothing is left behind
-                raise
-            stopped = isinstance(error, KeyboardInterrupt)
-            run.set_status("interrupted" if stopped else "failed", f"{type(error).__name__}: {error}"[:2000])
-            raise
+    with folder.run.at_work(folder.has_begun):
+        say(f"comparison {folder.run.shown}: {len(plan.arms)} arms, {plan.seeds} seeds each, {count} at once")
+        go_on(folder, plan, count, say)
+        found = read(folder)
+        folder.run.set_status("finished", f"{len(jobs_of(plan))} trainings")
     return found
 
 
@@ -182,12 +172,16 @@ def compare_existing(
     say: Say,
     parallel: int | None = None,
     report_only: bool = False,
+    imports: Sequence[str] = (),
 ) -> Comparison:
     """Runs that are there, in arms by what they were trained with; or a comparison, gone on with."""
     runs = [Run.open(one, Path(runs_dir)) for one in given]
     if len(runs) == 1 and is_comparison(runs[0]):
         folder = ComparisonFolder(runs[0])
-        return read(folder) if report_only else finish(folder, parallel, say)
+        if report_only:
+            return read(folder)
+        check_named(folder, imports, "shoal compare")
+        return finish(folder, parallel, say)
     for run in runs:
         if "task" not in run.config:
             raise ValueError(f"{run.path}: expected the folder of a training run, got that of a search or comparison")
@@ -210,11 +204,11 @@ def arms_of_runs(runs: Sequence[Run]) -> dict[str, list[RunFacts]]:
         groups.setdefault((facts.settings, facts.code), []).append((run, facts))
     if len(groups) < 2:
         raise ValueError("expected runs that differ in their settings or their code, got runs of one kind alone")
-    flats = [_flat(members[0][0].config) for members in groups.values()]
+    flats = [flat(members[0][0].config, BESIDE) for members in groups.values()]
     codes = {code for _, code in groups}
     arms: dict[str, list[RunFacts]] = {}
-    for (_, code), members, flat in zip(groups, groups.values(), flats, strict=True):
-        differing = {key: value for key, value in flat.items() if any(other.get(key) != value for other in flats)}
+    for (_, code), members, own in zip(groups, groups.values(), flats, strict=True):
+        differing = {key: value for key, value in own.items() if any(other.get(key) != value for other in flats)}
         label = name_of(differing) + (f" [{code}]" if len(codes) > 1 else "")
         label = label if label and label not in arms else f"{label} ({len(arms) + 1})".strip()
         arms[label] = [RunFacts.from_json({**facts.to_json(), "arm": label}) for _, facts in members]
@@ -244,17 +238,3 @@ def _evaluated(runs: Sequence[Run], say: Say) -> None:
         if not scores.part(scores.kept(run), scores.HELD_OUT) and run.status == "finished":
             say(f"{run.shown} has no held-out score yet: 100 episodes")
             evaluate(run.path, say=say)
-
-
-def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
-    from shoal.comparison.facts import _BESIDE
-
-    flat: dict[str, Any] = {}
-    for name, value in config.items():
-        flat |= value if isinstance(value, dict) else {name: value}
-    return {name: value for name, value in flat.items() if name not in _BESIDE}
-
-
-def _one_thread(config: TrainConfig) -> TrainConfig:
-    """Trainings that run at once take a thread each, unless it was said otherwise."""
-    return config if config.ppo.torch_threads is not None else config.replace(torch_threads=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,20 +13,15 @@ from typing import Any
 from shoal.runs import provenance, scores
 from shoal.runs.disk import from_json, read_json
 from shoal.runs.folder import Run
+from shoal.runs.words import finite
 
 MOST_POINTS = 2_000
 RETURN = "return/mean_100"
 NOISE = ("noise/variance", "noise/signal")
 # Options that change neither what is learnt nor from what.
-_BESIDE = {"seed", "name", "runs_dir", "save_interval", "keep", "log_interval", "track", "on_save_error"}
-_BESIDE |= {
-    "wandb_project",
-    "wandb_entity",
-    "wandb_group",
-    "wandb_tags",
-    "step_timeout",
-    "build_timeout",
-    "noise_meter",
+BESIDE = {
+    *("seed", "name", "runs_dir", "save_interval", "keep", "log_interval", "track", "on_save_error", "noise_meter"),
+    *("wandb_project", "wandb_entity", "wandb_group", "wandb_tags", "step_timeout", "build_timeout"),
 }
 AXES = ("steps", "updates", "seconds")
 
@@ -98,9 +93,9 @@ def facts_of(run: Run, arm: str, seed: int, code: str | None = None, failure: st
         code=code or code_of(run),
         machine=machine_of(run),
         num_envs=int(config["vector"]["num_envs"]),
-        final=_finite(found.get("mean")),
-        sampled=_finite(scores.part(found, "sampled").get("mean")),
-        training=_finite(last.get(RETURN)),
+        final=finite(found.get("mean")),
+        sampled=finite(scores.part(found, "sampled").get("mean")),
+        training=finite(last.get(RETURN)),
         steps=int(last.get("steps") or 0),
         updates=updates,
         seconds=float(last.get("time/elapsed_s") or 0.0),
@@ -113,11 +108,19 @@ def settings_hash(config: Mapping[str, Any], data: Any = None) -> str:
     """Of what a run learnt with, its seed apart: options, and the files that they name."""
     groups = {name: dict(part) if isinstance(part, dict) else part for name, part in config.items()}
     for group in (groups, *(part for part in groups.values() if isinstance(part, dict))):
-        for name in _BESIDE & set(group):
+        for name in BESIDE & set(group):
             del group[name]
     if data:
         groups["data"] = data
     return hashlib.sha256(json.dumps(groups, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def flat(config: Mapping[str, Any], but: Collection[str] = ()) -> dict[str, Any]:
+    """The options of all groups side by side."""
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        found |= value if isinstance(value, dict) else {name: value}
+    return {name: value for name, value in found.items() if name not in but}
 
 
 def code_of(run: Run) -> str:
@@ -154,7 +157,7 @@ def _curve(rows: list[dict[str, Any]]) -> tuple[Curve, float]:
     stride = max(1, math.ceil(len(rows) / MOST_POINTS))
     for place, row in enumerate(rows):
         updates += row.get("optim/gradient_steps") or 0
-        value = _finite(row.get(RETURN))
+        value = finite(row.get(RETURN))
         if value is None or (place % stride and place + 1 < len(rows)):
             continue
         curve.steps.append(int(row["steps"]))
@@ -167,9 +170,5 @@ def _curve(rows: list[dict[str, Any]]) -> tuple[Curve, float]:
 def _noise(rows: list[dict[str, Any]]) -> float | None:
     """Mean variance over mean signal; None where the signal could not be told from 0. The mean of the rows' own ratios
     would leave out those with the most noise."""
-    variance, signal = (math.fsum(value for row in rows if (value := _finite(row.get(name)))) for name in NOISE)
+    variance, signal = (math.fsum(value for row in rows if (value := finite(row.get(name)))) for name in NOISE)
     return variance / signal if variance > 0 and signal > 0 else None
-
-
-def _finite(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

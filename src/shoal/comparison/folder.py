@@ -81,6 +81,10 @@ class ComparisonFolder:
             raise ValueError(f"{run.path}: expected the folder of a comparison, got another run's")
         return ComparisonFolder(run)
 
+    def has_begun(self) -> bool:
+        """Whether any training has."""
+        return any(self.runs.iterdir()) or any(self.done.iterdir())
+
     @property
     def path(self) -> Path:
         return self.run.path

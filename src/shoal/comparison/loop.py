@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from shoal import launching
 from shoal.comparison import worker
@@ -15,6 +15,7 @@ from shoal.config import TrainConfig, from_dict
 from shoal.runs.folder import Run
 from shoal.runs.pace import clock_text
 from shoal.runs.words import figure
+from shoal.tasks.saved import check_environment
 
 Say = Callable[[str], None]
 POLL_S = 0.05
@@ -50,6 +51,18 @@ def go_on(folder: ComparisonFolder, plan: Plan, parallel: int, say: Say) -> None
             time.sleep(POLL_S)
     finally:
         crew.close()
+
+
+def check_named(folder: ComparisonFolder, imports: Sequence[str], command: str) -> None:
+    """Refuse to go on with trainings whose modules only the folder names: whoever wrote it would choose the code that
+    runs. `imports` is what the user names; `command` is what was typed."""
+    plan = folder.plan
+    if all(folder.facts(job, plan) is not None for job in jobs_of(plan)):
+        return  # nothing is trained, so nothing is imported
+    for arm in plan.arms:
+        config: TrainConfig = from_dict(arm.config)
+        config = config.replace(imports=(*plan.imports, *config.imports))
+        check_environment(config, None, imports, f"{command} {folder.run.shown}", "go on with it", training=True)
 
 
 class _Crew:
@@ -117,6 +130,12 @@ class _Crew:
         process = self.at_work.pop(job)
         if process.stdin is not None:
             process.stdin.close()
+
+
+def check_parallel(count: int | None) -> None:
+    """Refuse a number of trainings at once that is none."""
+    if count is not None and count < 1:
+        raise ValueError(f"expected --parallel of at least 1, got {count}")
 
 
 def default_parallel(plan: Plan) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shoal.comparison.facts import AXES, RunFacts
+from shoal.comparison.facts import AXES, RunFacts, flat
 from shoal.comparison.folder import ComparisonFolder
 from shoal.comparison.metrics import BY_NAME, PRIMARY
 from shoal.comparison.verdicts import INSUFFICIENT, Verdict
@@ -63,7 +63,7 @@ def _page(folder: ComparisonFolder, found: Comparison) -> str:
             Part("Every run", _runs(found)),
             Part("Runs that did not finish", _crashed(found)),
             Part("What differs", _differences(plan.to_json()["arms"])),
-            Part("Settings of the first arm", _settings(plan.to_json()["arms"][0]["config"]), True),
+            Part("Settings of the first arm", settings_of(plan.to_json()["arms"][0]["config"]), True),
         ],
         wide=True,
         cards=_cards(found),
@@ -207,18 +207,12 @@ def _crashed(found: Comparison) -> str:
 
 def _differences(arms: Sequence[dict[str, Any]]) -> str:
     """Options that are not the same in all arms."""
-    flats = [_flat(arm["config"]) for arm in arms]
-    names = [name for name in flats[0] if any(flat.get(name) != flats[0][name] for flat in flats)]
-    rows = [[name, *(number(flat.get(name)) for flat in flats)] for name in names]
+    flats = [flat(arm["config"]) for arm in arms]
+    names = [name for name in flats[0] if any(one.get(name) != flats[0][name] for one in flats)]
+    rows = [[name, *(number(one.get(name)) for one in flats)] for name in names]
     return table(["option", *(arm["name"] for arm in arms)], rows) if rows else ""
 
 
-def _settings(config: dict[str, Any]) -> str:
-    return pairs({name: value for name, value in _flat(config).items() if name not in ("name", "runs_dir", "seed")})
-
-
-def _flat(config: dict[str, Any]) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in config.items():
-        flat |= value if isinstance(value, dict) else {name: value}
-    return flat
+def settings_of(config: dict[str, Any]) -> str:
+    """The settings of all runs of an arm."""
+    return pairs(flat(config, ("name", "runs_dir", "seed")))

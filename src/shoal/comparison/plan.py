@@ -94,6 +94,11 @@ def name_of(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in settings.items())
 
 
+def one_thread(config: TrainConfig) -> TrainConfig:
+    """Trainings that run at once take a thread each, unless it was said otherwise."""
+    return config if config.ppo.torch_threads is not None else config.replace(torch_threads=1)
+
+
 def to_the_end(config: TrainConfig) -> TrainConfig:
     """Without anything that ends a run early."""
     return config.replace(target_return=None, evaluate_target=None, evaluate_patience=None)

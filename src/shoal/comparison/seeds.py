@@ -13,8 +13,9 @@ import numpy as np
 
 from shoal.comparison.facts import RunFacts, source_digest
 from shoal.comparison.folder import ComparisonFolder, is_of_seeds
-from shoal.comparison.loop import default_parallel, go_on
-from shoal.comparison.plan import Arm, Plan
+from shoal.comparison.loop import check_named, check_parallel, default_parallel, go_on
+from shoal.comparison.page import settings_of
+from shoal.comparison.plan import Arm, Plan, one_thread
 from shoal.config import TrainConfig, to_dict
 from shoal.core.statistics import interval
 from shoal.origin import located
@@ -22,7 +23,7 @@ from shoal.runs.charts import Line, chart
 from shoal.runs.curves import on_one_axis
 from shoal.runs.disk import replace_atomically
 from shoal.runs.folder import Run, shown_path
-from shoal.runs.page import Card, Part, number, page, pairs, table, text
+from shoal.runs.page import Card, Part, number, page, table, text
 from shoal.runs.words import decimals, figure
 from shoal.tasks import environment
 from shoal.tasks.saved import parse_env_kwargs
@@ -96,14 +97,13 @@ def train_seeds(
     """
     if seeds < 2:
         raise ValueError(f"expected --seeds of at least 2, got {seeds}: one training has --seed")
-    _check_parallel(parallel)
+    check_parallel(parallel)
     import_all(imports)
     made, _ = environment(config.task, parse_env_kwargs(config.env_kwargs))
     if isinstance(made, str):
         find_spec(made)  # an id that does not exist is told at once, not by a worker
-    one = config if config.ppo.torch_threads is not None else config.replace(torch_threads=1)
     safe = config.task.rpartition(":")[2]
-    arm = Arm(safe, to_dict(located(one).replace(name=None)))
+    arm = Arm(safe, to_dict(located(one_thread(config)).replace(name=None)))
     plan = Plan(
         task=config.task, arms=(arm,), seeds=seeds, seed=config.run.seed, held_out=held_out, match="samples",
         primary="final", threshold=None, code=source_digest(), imports=tuple(imports), alone=True,
@@ -112,13 +112,17 @@ def train_seeds(
     return _finish(ComparisonFolder.create(plan, config.run.runs_dir, config.run.name, command), parallel, say)
 
 
-def go_on_with(folder: str | Path, *, runs_dir: str = "runs", parallel: int | None = None, say: Say) -> Seeds:
+def go_on_with(
+    folder: str | Path, *, runs_dir: str = "runs", parallel: int | None = None, imports: Sequence[str] = (), say: Say
+) -> Seeds:
     """Train what is not trained yet of a folder of seeds."""
-    _check_parallel(parallel)
+    check_parallel(parallel)
     run = Run.open(folder, Path(runs_dir))
     if not is_of_seeds(run):
         raise ValueError(f"{run.path}: expected the folder of `shoal train TASK --seeds N`, got another one")
-    return _finish(ComparisonFolder(run), parallel, say)
+    found = ComparisonFolder(run)
+    check_named(found, imports, "shoal train --resume")
+    return _finish(found, parallel, say)
 
 
 def read_again(folder: str | Path, runs_dir: str = "runs") -> Seeds:
@@ -126,29 +130,14 @@ def read_again(folder: str | Path, runs_dir: str = "runs") -> Seeds:
     return _read(ComparisonFolder(Run.open(folder, Path(runs_dir))))
 
 
-def _check_parallel(count: int | None) -> None:
-    if count is not None and count < 1:
-        raise ValueError(f"expected --parallel of at least 1, got {count}")
-
-
 def _finish(folder: ComparisonFolder, parallel: int | None, say: Say) -> Seeds:
     plan = folder.plan
     count = default_parallel(plan) if parallel is None else parallel
-    with folder.run as run:
-        run.lock()
-        run.set_status("running")
-        say(f"folder {run.shown}: {plan.task} with {plan.seeds} seeds, {min(count, plan.seeds)} at once")
-        try:
-            go_on(folder, plan, count, say)
-            found = _read(folder)
-            run.set_status("finished", found.sentence())
-        except BaseException as error:
-            if not any(folder.runs.iterdir()) and not any(folder.done.iterdir()):
-                run.remove()  # refused before any training began: nothing is left behind
-                raise
-            stopped = isinstance(error, KeyboardInterrupt)
-            run.set_status("interrupted" if stopped else "failed", f"{type(error).__name__}: {error}"[:2000])
-            raise
+    with folder.run.at_work(folder.has_begun):
+        say(f"folder {folder.run.shown}: {plan.task} with {plan.seeds} seeds, {min(count, plan.seeds)} at once")
+        go_on(folder, plan, count, say)
+        found = _read(folder)
+        folder.run.set_status("finished", found.sentence())
     return found
 
 
@@ -171,12 +160,6 @@ def _page(folder: ComparisonFolder, plan: Plan, found: Seeds) -> str:
     head = ["seed", "held-out return", "sampled", "training", "steps", "run", "status"]
     marks = ["" if run.whole else "bad" for run in found.runs]
     links = "".join(f"<li><a href='runs/{text(run.run)}/report.html'>{text(run.run)}</a></li>" for run in found.runs)
-    settings = {
-        name: value
-        for group in ("vector", "ppo", "run")
-        for name, value in plan.arms[0].config[group].items()
-        if name not in ("seed", "name", "runs_dir")
-    }
     return page(
         folder.run.name,
         plan.task,
@@ -189,7 +172,7 @@ def _page(folder: ComparisonFolder, plan: Plan, found: Seeds) -> str:
         [
             Part("Seeds", table(head, rows, marks, wide=(6,)) + f"<ul>{links}</ul>"),
             Part("Training", _curves(found)),
-            Part("Settings", pairs({"task": plan.task, **settings}), True),
+            Part("Settings", settings_of(plan.arms[0].config), True),
         ],
         cards=_cards(found),
     )

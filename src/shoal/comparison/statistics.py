@@ -17,7 +17,7 @@ import numpy as np
 
 from shoal.core.arrays import Array
 from shoal.core.seeds import generator
-from shoal.core.statistics import HALF, standard_error
+from shoal.core.statistics import HALF, standard_error, t_p_value, t_quantile
 
 RESAMPLES = 4_000
 SURE_FROM = 10  # runs: from here on a verdict is not called provisional
@@ -118,53 +118,6 @@ def _by_student(a: Array, b: Array, paired: bool) -> Effect:
 def _means_of(values: Array, statistic: Statistic) -> Array:
     """What the mean is taken of."""
     return np.log(values) if statistic is log_mean else values
-
-
-def t_p_value(t: float, degrees: float) -> float:
-    """Two-sided p-value of Student's t (by the continued fraction of the incomplete beta function).
-
-    >>> round(t_p_value(2.2622, 9), 4), round(t_p_value(0.0, 3), 4), round(t_p_value(1.96, 1e9), 4)
-    (0.05, 1.0, 0.05)
-    """
-    x, a, b = degrees / (degrees + t * t), degrees / 2, 0.5
-    if x >= 1.0:
-        return 1.0
-    log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    if x < (a + 1) / (a + b + 2):
-        return math.exp(log_front) * _fraction(x, a, b) / a
-    return 1.0 - math.exp(log_front) * _fraction(1 - x, b, a) / b
-
-
-def _fraction(x: float, a: float, b: float) -> float:
-    """Lentz's way through the continued fraction (Abramowitz and Stegun 26.5.8)."""
-    tiny = 1e-300
-    c, d = 1.0, 1.0 / (1.0 - (a + b) * x / (a + 1) or tiny)
-    found = d
-    for m in range(1, 300):
-        for top in (
-            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
-            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
-        ):
-            d = 1.0 / (1.0 + top * d or tiny)
-            c = 1.0 + top / c or tiny
-            found *= c * d
-        if abs(c * d - 1.0) < 1e-12:
-            break
-    return found
-
-
-@functools.lru_cache(maxsize=512)
-def t_quantile(degrees: float) -> float:
-    """The value that |t| exceeds in 5 of 100 cases.
-
-    >>> round(t_quantile(9.0), 4), round(t_quantile(1e6), 3)
-    (2.2622, 1.96)
-    """
-    low, high = 0.0, 1e3
-    for _ in range(80):
-        middle = (low + high) / 2
-        low, high = (middle, high) if t_p_value(middle, degrees) > 0.05 else (low, middle)
-    return high
 
 
 def widening(runs: int) -> float:

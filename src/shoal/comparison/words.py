@@ -9,7 +9,7 @@ from typing import Any
 from shoal.comparison.facts import AXES, RunFacts
 from shoal.comparison.metrics import BY_NAME, Frame
 from shoal.comparison.verdicts import INSUFFICIENT, NO_EVIDENCE, Verdict, as_ratio, shares
-from shoal.runs.words import decimals, figure
+from shoal.runs.words import columns, decimals, figure
 
 
 def lines_of(
@@ -95,14 +95,7 @@ def _table(verdicts: Sequence[Verdict]) -> list[str]:
         for one in verdicts
     ]  # fmt: skip
     head = ["  what", verdicts[0].against, verdicts[0].arm, "difference [95 % interval]", "verdict"]
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(5)]
-    return [
-        "  ".join(
-            cell.rjust(width) if i in (1, 2) else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in [head, *rows]
-    ]
+    return columns([head, *rows], right=(1, 2))
 
 
 def _threshold(arms: Mapping[str, Sequence[RunFacts]], frame: Frame) -> list[str]:

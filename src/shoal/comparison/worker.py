@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import threading
-import time
 from pathlib import Path
 
 from shoal import launching
@@ -14,10 +11,9 @@ from shoal.comparison.folder import ComparisonFolder, Job
 from shoal.comparison.plan import Plan
 from shoal.runs.checkpoint import CheckpointError
 from shoal.runs.folder import Run
-from shoal.runs.lock import Locked
+from shoal.runs.lock import ORPHAN_S
 
 UNFIT = 3  # exit code: refused before its first epoch, as every run of the arm would be
-ORPHAN_S = 30.0
 
 
 def launch(folder: ComparisonFolder, plan: Plan, job: Job) -> launching.Process:
@@ -66,7 +62,7 @@ def resumable(path: Path) -> Path | None:
     if not path.is_dir():
         return None
     run = Run(path)
-    _wait_for(run)
+    run.lock(ORPHAN_S)
     try:
         load_latest(run.checkpoints)
         return path
@@ -75,18 +71,6 @@ def resumable(path: Path) -> Path | None:
         return None
     finally:
         run.close()
-
-
-def _wait_for(run: Run) -> None:
-    """An orphan of a comparison that was killed ends within moments; two must not write to one folder."""
-    end = time.monotonic() + ORPHAN_S
-    while True:
-        try:
-            return run.lock()
-        except Locked:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.1)
 
 
 def command_of(folder: ComparisonFolder) -> str:
@@ -100,16 +84,9 @@ def tell(text: str) -> None:
     sys.stderr.flush()
 
 
-def end_with_parent(pipe: int) -> None:
-    """Returns never: ends this process when the other end of the pipe is closed, as the kernel does for one killed."""
-    while os.read(pipe, 4096):  # without a buffer, whose lock would outlive this thread
-        pass
-    os._exit(1)
-
-
 def main(arguments: list[str]) -> None:
     """Entry of the process."""
-    threading.Thread(target=end_with_parent, args=(sys.stdin.fileno(),), daemon=True).start()
+    launching.end_with_launcher()
     folder = ComparisonFolder(Run(Path(arguments[0])))
     sys.exit(train_and_evaluate(folder, folder.plan, Job(int(arguments[1]), int(arguments[2]))))
 

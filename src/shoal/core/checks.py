@@ -79,6 +79,22 @@ def check_whole(name: str, value: Any, least: int, most: int | None = None) -> N
         raise ValueError(f"expected {flag(name)} as a whole number {bounds}, got {shown(value)}")
 
 
+def check_wholes(config: Any, least: int, *names: str) -> None:
+    """Options that are whole numbers where they are numbers: None and "auto" say what they mean."""
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and value != "auto":
+            check_whole(name, value, least)
+
+
+def check_numbers(config: Any, *names: str, **bounds: float) -> None:
+    """The same for other numbers; the bounds are those of `check_number`."""
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and value != "auto":
+            check_number(name, value, **bounds)
+
+
 def check_number(
     name: str,
     value: Any,

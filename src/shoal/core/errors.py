@@ -115,20 +115,18 @@ def as_fault(error: BaseException, where: str, env: int, seed: int | None, step:
 
 def repeated(fault: EnvFault, cure: str = "close it and make a new one") -> EnvFault:
     """What a batch says that has stopped at this fault."""
-    return type(fault)(
-        f"this batch has stopped, {cure}. It stopped at: {fault.message}",
-        env=fault.env, pid=fault.pid, seed=fault.seed, step=fault.step,
-        kind=fault.kind, worker_traceback=fault.worker_traceback,
-    )  # fmt: skip
+    return type(fault)(f"this batch has stopped, {cure}. It stopped at: {fault.message}", **_place_of(fault))
 
 
 def too_many_restarts(count: int, window: str, allowed: int, last: EnvFault) -> TooManyRestarts:
     """The end of a crash loop: says how many, and what the last fault was."""
-    return TooManyRestarts(
-        f"{count} restarts {window}, {allowed} are allowed (--max-restarts). The last fault: {last.message}",
-        env=last.env, pid=last.pid, seed=last.seed, step=last.step,
-        kind=last.kind, worker_traceback=last.worker_traceback,
-    )  # fmt: skip
+    text = f"{count} restarts {window}, {allowed} are allowed (--max-restarts). The last fault: {last.message}"
+    return TooManyRestarts(text, **_place_of(last))
+
+
+def _place_of(fault: EnvFault) -> dict[str, Any]:
+    """What one fault tells of another: where it was, and how it began."""
+    return {name: getattr(fault, name) for name in ("env", "pid", "seed", "step", "kind", "worker_traceback")}
 
 
 def text_of(error: BaseException) -> str:

@@ -40,6 +40,11 @@ def sequence(run_seed: int, stream: Stream, *key: int) -> np.random.SeedSequence
     return np.random.SeedSequence(run_seed, spawn_key=(int(stream), *key))
 
 
+def word(run_seed: int, stream: Stream, *key: int) -> int:
+    """A 63-bit seed for a generator of another library: torch's, say."""
+    return int(sequence(run_seed, stream, *key).generate_state(1, np.uint64)[0] >> 1)
+
+
 def generator(seed: int, *key: int) -> np.random.Generator:
     """Random numbers for one purpose that is no stream of a run: a city's riders, a day, a bootstrap."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))

@@ -26,6 +26,15 @@ ELSEWHERE = {
     "clip_coef": "clip",
     "ent_coef": "entropy_coef",
     "vf_coef": "value_coef",
+    "clip_range_vf": "value_clip",
+    "normalize_advantage": "normalise_advantages",
+    "norm_adv": "normalise_advantages",
+    "anneal_lr": "lr_schedule",
+    "policy_kwargs": "hidden",
+    "net_arch": "hidden",
+    "activation_fn": "activation",
+    "tensorboard_log": "track",
+    "callback": "callbacks",
 }
 _ARGUMENTS = {
     "import": "imports",

@@ -20,7 +20,7 @@ from shoal.core.seeds import SCHEME
 from shoal.core.spaces import space_from_data
 from shoal.learn.encoders import check_masks
 from shoal.learn.policy import Agent, OwnNetwork, Resolver
-from shoal.learn.weights import load_weights
+from shoal.learn.weights import by_part, load_weights
 from shoal.runs import best
 from shoal.runs import checkpoint as checkpoints
 from shoal.runs.checkpoint import Checkpoint, CheckpointError
@@ -142,19 +142,14 @@ class DeployedPolicy:
         return all(np.shape(part)[1:] == shape and np.ndim(part) == len(shape) + 1 for part, (_, shape, _) in pairs)
 
 
-def only_built_in(name: str, options: dict[str, Any]) -> OwnNetwork:
-    """The resolver of whoever knows no tasks."""
-    raise ValueError(f"expected a checkpoint of the built-in network, got one of the task {name!r}")
-
-
 def read_policy(
     run: str | Path,
+    resolve: Resolver,
     *,
     epoch: int | None = None,
-    checkpoint: str | int | None = None,
-    network: nn.Module | None = None,
-    runs_dir: str | Path = "runs",
-    resolve: Resolver = only_built_in,
+    checkpoint: str | int | None,
+    network: nn.Module | None,
+    runs_dir: str | Path,
 ) -> DeployedPolicy:
     """The policy of a run: the best by the evaluations while it trained, if there were any, else the newest; or that
     of an epoch kept. `checkpoint` may be "last", "best" or an epoch. The caller says what `skipped` and `chosen` name.
@@ -169,9 +164,7 @@ def read_policy(
     found = _load(folder, wanted, by_name=epoch is not None or checkpoint is not None)
     try:
         observation_space, action_space, own_network, version = _described(found)
-        part = {name.split(".", 1)[0]: {} for name in found.tensors}  # type: dict[str, dict[str, Array]]
-        for name, value in found.tensors.items():
-            part[name.split(".", 1)[0]][name.split(".", 1)[-1]] = value
+        part = by_part(found.tensors)
         if network is None and own_network is not None:
             agent = Agent(
                 observation_space, action_space, config.ppo, own_network=_resolved(resolve, *own_network, found)

@@ -192,30 +192,21 @@ class Torchrun(Team):
         self, parameters: Sequence[nn.Parameter], figures: dict[str, Tensor], share: float
     ) -> dict[str, Tensor]:
         device = parameters[0].device
-        grads = [p.grad for p in parameters]
+        grads = [parameter.grad for parameter in parameters]
+        told = torch.stack([value.detach().to(device, torch.float32) for value in figures.values()])
         has = torch.tensor([float(grad is not None) for grad in grads], device=device)
-        told = torch.stack([value.detach().float() for value in figures.values()])
-        flat = torch.cat(
-            [
-                torch.zeros_like(p).flatten() if g is None else g.flatten()
-                for p, g in zip(parameters, grads, strict=True)
-            ]
-            + [told.to(device)]
-        )
+        flat = [(torch.zeros_like(p) if g is None else g).flatten() for p, g in zip(parameters, grads, strict=True)]
         # A rank without any rows of this minibatch has figures that are no numbers; 0 * NaN would be one.
-        flat = flat * share if share > 0 else torch.zeros_like(flat)
+        whole = torch.cat([*flat, told, has])
+        whole = whole.mul_(share) if share > 0 else whole.zero_()
         with self._reaching():
-            whole = torch.cat([flat, has])
             here = whole if self._on_gpu or not whole.is_cuda else whole.cpu()
             dist.all_reduce(here)
-            whole.copy_(here)
-        at = 0
-        for number, parameter in enumerate(parameters):
-            size = parameter.numel()
-            learned = bool(whole[flat.numel() + number] > 0)
-            parameter.grad = whole[at : at + size].view_as(parameter) if learned else None
-            at += size
-        return dict(zip(figures, whole[at : at + len(figures)], strict=True))
+            whole = here.to(device)
+        *summed, told, has = torch.split(whole, [*map(len, flat), len(told), len(has)])
+        for parameter, grad, learned in zip(parameters, summed, has.tolist(), strict=True):
+            parameter.grad = grad.view_as(parameter) if learned > 0 else None
+        return dict(zip(figures, told, strict=True))
 
     def figures(self, values: dict[str, Any]) -> dict[str, Any]:
         every = self.hear(values)

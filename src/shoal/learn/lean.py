@@ -31,8 +31,10 @@ def acting_policy(network: PolicyAndValue) -> Callable[[Tensor], Tensor]:
     tanh = network.trunk.activation == "tanh"
 
     def act(features: Tensor) -> Tensor:
-        if features.dim() != 2 or len(features) * widest > _MOST:
+        if features.dim() != 2 or torch.is_grad_enabled():
             return policy(features)
+        if len(features) * widest > _MOST:
+            return network.parameters_from(network.trunk.outputs(features)[-1])
         hidden = features.numpy()
         with np.errstate(all="ignore"):  # what is not finite is found by the learner, as torch would leave it
             for weight, bias in weights[:-1]:

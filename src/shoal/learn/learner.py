@@ -17,7 +17,7 @@ from shoal.config import TrainConfig
 from shoal.core.arrays import Array
 from shoal.core.machine import Stopwatch
 from shoal.core.protocols import TrainingEnv, parts_of
-from shoal.core.seeds import SCHEME, Stream, sequence
+from shoal.core.seeds import SCHEME, Stream, word
 from shoal.core.spaces import is_numbered
 from shoal.learn.credit import credited, figures
 from shoal.learn.deploy import DeployedPolicy
@@ -60,15 +60,15 @@ class Learner(Resumable):
             seen,
             acts,
             ppo,
-            init_seed=_word(seed, Stream.INIT),
+            init_seed=word(seed, Stream.INIT),
             network=network,
             own_network=own_network,
         )
         team.spread(self.agent.network)  # one that the user made may begin otherwise on every rank
         self.meter = NoiseMeter(env.num_envs) if config.run.noise_meter else None
         self.ppo = PPO(self.agent.network, self.agent.kind, ppo, self.meter, team)
-        self.noise = torch.Generator().manual_seed(_word(seed, Stream.ACT))
-        self.shuffle = torch.Generator().manual_seed(_word(seed, Stream.SHUFFLE))
+        self.noise = torch.Generator().manual_seed(word(seed, Stream.ACT))
+        self.shuffle = torch.Generator().manual_seed(word(seed, Stream.SHUFFLE))
         self.stepper = Stepper(env)
         self.collector = Collector(
             self.stepper,
@@ -189,7 +189,7 @@ class Learner(Resumable):
             start = time.perf_counter()
             with torch.random.fork_rng(devices=[]):  # a user's dropout draws from torch's own generator
                 own = (self.team.rank,) if self.team.rank else ()
-                torch.manual_seed(_word(self.config.run.seed, Stream.SHUFFLE, self.epoch, *own))
+                torch.manual_seed(word(self.config.run.seed, Stream.SHUFFLE, self.epoch, *own))
                 metrics = self.ppo.update(batch, progress, self.shuffle)
             metrics["time/update_s"] = time.perf_counter() - start
         if not self._scale_is_new:
@@ -238,14 +238,10 @@ class Learner(Resumable):
         """First observations of a new run; other ones where a run goes on with new episodes."""
         seed = self.config.run.seed
         if self.epoch > 0:
-            seed = _word(seed, Stream.ACT, self.epoch) & 0x3FFFFFFF  # a foreign VectorEnv may use it as an episode's
+            seed = word(seed, Stream.ACT, self.epoch) & 0x3FFFFFFF  # a foreign VectorEnv may use it as an episode's
         else:
             self._examined()  # where it begins
         if self.team.rank and not isinstance(self.env, TrainingEnv):  # which has no way to be told its first number
-            seed = _word(seed, Stream.TRAIN, self.team.rank) & 0x3FFFFFFF
+            seed = word(seed, Stream.TRAIN, self.team.rank) & 0x3FFFFFFF
         self.stepper.reset(seed, self.collector.current())
         self.mark()
-
-
-def _word(seed: int, stream: Stream, *key: int) -> int:
-    return int(sequence(seed, stream, *key).generate_state(1, np.uint64)[0] >> 1)

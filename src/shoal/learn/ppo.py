@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -62,15 +62,18 @@ def normalised(advantages: Tensor, team: Team = ALONE) -> tuple[Tensor, bool]:
     return (advantages - mean) / (std + 1e-8), True
 
 
-def _variance(values: Tensor, team: Team) -> Tensor:
-    """Over all ranks."""
-    return values.var(correction=0) if team.size == 1 else torch.tensor(float(_pooled(values, team)[2]))
+def _variances(values: Sequence[Tensor], team: Team) -> list[Tensor]:
+    """Of each, over all ranks, in one exchange."""
+    if team.size == 1:
+        return [one.var(correction=0) for one in values]
+    return list(torch.from_numpy(_pooled(torch.stack(list(values), -1), team)[2]))
 
 
 def _pooled(values: Tensor, team: Team) -> tuple[float, Array, Array]:
+    """Number, mean and variance along the first axis."""
     own = values.detach().double().cpu().numpy()
-    nothing = np.zeros(())
-    return team.pooled(len(own), *((own.mean(), own.var()) if len(own) else (nothing, nothing)))
+    nothing = np.zeros(own.shape[1:])
+    return team.pooled(len(own), *((own.mean(0), own.var(0)) if len(own) else (nothing, nothing)))
 
 
 class PPO:
@@ -129,8 +132,8 @@ class PPO:
             restored = self._restore_if_broken(*before)
         self._stop_if_always_restored(restored)
         metrics = {name: float(total) / self.counts[name] for name, total in self.sums.items()}
-        variance = _variance(batch.targets, self.team)
-        explained = 1 - _variance(batch.targets - batch.values, self.team) / variance if variance > 0 else math.nan
+        variance, unexplained = _variances([batch.targets, batch.targets - batch.values], self.team)
+        explained = 1 - unexplained / variance if variance > 0 else math.nan
         return {
             **metrics,
             **noise,

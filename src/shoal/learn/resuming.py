@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from shoal.learn.policy import Agent
 from shoal.learn.ppo import PPO
 from shoal.learn.rollout import Collector, EpisodeTracker
 from shoal.learn.team import Team
-from shoal.learn.weights import load_weights, weights_of
+from shoal.learn.weights import by_part, load_weights, weights_of
 from shoal.vector.adapt import Stepper
 
 
@@ -116,7 +115,7 @@ class Resumable:
 
         if meta.get("not_resumable"):
             raise ValueError(str(meta["not_resumable"]))
-        part = _parts(tensors)
+        parts = by_part(tensors)
         if json.dumps(meta["spaces"]) != json.dumps(
             self.state_of_spaces()
         ):  # as text: the order of a Dict's keys counts too
@@ -133,11 +132,11 @@ class Resumable:
                 f"{version}: the same numbers would mean other things. Train anew"
             )
         self.seed_scheme = int(meta.get("seed_scheme", 1))
-        load_weights(self.agent.network, part("network"))
-        self.ppo.set_state(part("optimiser"))
+        load_weights(self.agent.network, parts.get("network", {}))
+        self.ppo.set_state(parts.get("optimiser", {}))
         self.ppo.skipped_in_a_row = int(meta["skipped_in_a_row"])
         self.ppo.restored_in_a_row = int(meta.get("restored_in_a_row", 0))
-        self.agent.set_moments_state(part("moments"))
+        self.agent.set_moments_state(parts.get("moments", {}))
         self.shuffle.set_state(torch.from_numpy(tensors["shuffle"].copy()))
         self.noise.set_state(torch.from_numpy(tensors["noise"].copy()))
         self.epoch, self.steps, self.elapsed_s = int(meta["epoch"]), int(meta["steps"]), float(meta["elapsed_s"])
@@ -149,15 +148,15 @@ class Resumable:
             )
         ranks = meta.get("ranks", 1)
         if self.meter is not None and same_size and ranks == self.team.size:
-            self.meter.set_state(part("meter"))
+            self.meter.set_state(parts.get("meter", {}))
         same_ranks = ranks == self.team.size and not meta.get("lost")
         if self.team.rank and same_ranks:  # what the others have of an environment is not its own
-            tensors = {**tensors, **part(f"rank{self.team.rank}")}
-            part = _parts(tensors)
+            tensors = {**tensors, **parts.get(f"rank{self.team.rank}", {})}
+            parts = by_part(tensors)
         goes_on = same_size and same_ranks and self.parts.resumable  # with the unfinished episodes, that is
         if self.reward_scale is not None:
-            self.reward_scale.set_state(part("rewards"), goes_on)
-        self.tracker.set_state(part("tracker"), goes_on)
+            self.reward_scale.set_state(parts.get("rewards", {}), goes_on)
+        self.tracker.set_state(parts.get("tracker", {}), goes_on)
         self.tracker.said.set_state(meta.get("said", {}))
         if not goes_on:
             self.start()
@@ -168,7 +167,7 @@ class Resumable:
             if not same_ranks:
                 return [f"saved by {ranks} rank(s), now {self.team.size}: every environment began a new episode"]
             return [f"{type(self.env).__name__} cannot give its state: every environment began a new episode"]
-        differing = self.parts.set_state(part("env")) or []
+        differing = self.parts.set_state(parts.get("env", {})) or []
         self.stepper.resumed()
         observations, anew = [tensors[f"observations.{i}"] for i in range(len(self.collector.current()))], []
         if differing:
@@ -188,10 +187,3 @@ class Resumable:
 
 def _prefixed(prefix: str, tensors: dict[str, Array]) -> dict[str, Array]:
     return {f"{prefix}.{name}": value for name, value in tensors.items()}
-
-
-def _parts(tensors: dict[str, Array]) -> Callable[[str], dict[str, Array]]:
-    def part(prefix: str) -> dict[str, Array]:
-        return {key[len(prefix) + 1 :]: value for key, value in tensors.items() if key.startswith(prefix + ".")}
-
-    return part

@@ -134,7 +134,7 @@ class Collector:
             rollout.valid[:] = True
             rollout.broken[:] = False
             self._episode_row[:] = 0
-        noise = self.kind.noise((self.segment_steps, self.every), self.noise_generator)[:, self.own].to(self.device)
+        noise = self.kind.noise((self.segment_steps, self.every), self.noise_generator, self.own).to(self.device)
         if len(self.slices) == 1:
             for t in range(first, first + self.segment_steps):
                 self._stop_if_asked()

@@ -132,12 +132,20 @@ def check_memory(
     if needed > allowed:
         fits = most_envs(config, observation_space, action_space, own_bytes)
         raise ValueError(
-            f"{num_envs:,} environments x {config.ppo.rollout_steps} steps need about {needed / 2**30:.2f} GB of "
-            f"memory, {allowed / 2**30:.2f} GB are allowed (half of what is free, or --memory-budget-gb). At most "
+            f"{num_envs:,} environments x {config.ppo.rollout_steps} steps need about {_size(needed)} of "
+            f"memory, {_size(allowed)} are allowed (half of what is free, or --memory-budget-gb). At most "
             f"{fits:,} environments would fit; or take fewer --rollout-steps"
         )
     said = f"memory of a rollout about {rollout / 2**20:,.1f} MB"
     return said + (f", of what its environments compute about {own / 2**20:,.1f} MB" if own else "")
+
+
+def _size(count: float) -> str:
+    """
+    >>> _size(3 * 2**30), _size(2**16)
+    ('3.00 GB', '0.06 MB')
+    """
+    return f"{count / 2**30:,.2f} GB" if count >= 2**30 / 100 else f"{count / 2**20:,.2f} MB"
 
 
 def seen_lines(config: PPOConfig, observation_space: Space, own_network: bool) -> list[str]:

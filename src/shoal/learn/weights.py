@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,19 @@ from shoal.runs.manifest import CheckpointError
 def weights_of(network: nn.Module) -> dict[str, Array]:
     """A network's weights and buffers as plain arrays."""
     return {name: np.array(tensor.detach().cpu().numpy()) for name, tensor in network.state_dict().items()}
+
+
+def by_part(tensors: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
+    """The arrays of a checkpoint, whose names are PART.NAME, by part.
+
+    >>> by_part({"network.w": np.zeros(1), "noise": np.ones(2)})
+    {'network': {'w': array([0.])}, 'noise': {'': array([1., 1.])}}
+    """
+    found: dict[str, dict[str, Array]] = {}
+    for name, value in tensors.items():
+        part, _, rest = name.partition(".")
+        found.setdefault(part, {})[rest] = value
+    return found
 
 
 def load_weights(network: nn.Module, arrays: dict[str, Any]) -> None:

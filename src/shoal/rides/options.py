@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from shoal.core.checks import check_numbers, check_wholes
 from shoal.core.machine import usable_cores
 from shoal.core.protocols import Batched
 from shoal.core.seeds import Stream
+from shoal.core.single import SingleEnv
 from shoal.rides.routing.neural.decoding import Decoding
 
 if TYPE_CHECKING:
     from shoal.rides.env import RidesVectorEnv
-    from shoal.rides.single import RidesEnv
 
 _LATER = {"later": True}  # at its default such an option is neither written down nor hashed (shoal.tasks.plain)
 FUTURES = 32  # sampled before each offer in evaluation and at the desk, where time matters less than in training
@@ -109,20 +110,12 @@ class RidesOptions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "type_mix", tuple(self.type_mix))  # JSON knows lists only
-        for name, least in (("customers", 1), ("vehicles", 1), ("capacity", 1), ("population", 2), ("history", 0),
-                            ("iterations", 0), ("futures", 0), ("credit_requests", 1)):  # fmt: skip
-            if getattr(self, name) < least:
-                raise ValueError(f"expected --{name} of at least {least}, got {getattr(self, name)}")
-        if self.held_out_days is not None and self.held_out_days < 0:
-            raise ValueError(f"expected --held-out-days of at least 0, got {self.held_out_days}")
-        for name in ("patience", "refusal", "kappa"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise ValueError(f"expected --{name} as a finite number of at least 0, got {getattr(self, name)}")
-        for name in ("threshold", "epsilon", "credit_generous"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"expected --{name} between 0 and 1, got {getattr(self, name)}")
-        if not 0 < self.start_temperature < float("inf"):
-            raise ValueError(f"expected --start-temperature above 0, got {self.start_temperature}")
+        check_wholes(self, 2, "population")
+        check_wholes(self, 1, "customers", "vehicles", "capacity", "credit_requests")
+        check_wholes(self, 0, "history", "iterations", "futures", "held_out_days")
+        check_numbers(self, "patience", "refusal", "kappa", least=0)
+        check_numbers(self, "threshold", "epsilon", "credit_generous", least=0, most=1)
+        check_numbers(self, "start_temperature", above=0)
         for name, needs in (("zones", "city"), ("trips", "riders")):
             if getattr(self, name) and not getattr(self, needs):
                 raise ValueError(f"expected --{needs} beside --{name} {getattr(self, name)}, got none: it says which")
@@ -165,11 +158,11 @@ class RidesTask(Batched):
         count = usable_cores() if threads == "auto" else threads
         return RidesVectorEnv(num_envs, self.options, threads=count, stream=stream)
 
-    def make_single(self) -> RidesEnv:
+    def make_single(self) -> SingleEnv:
         """One day at a time."""
-        from shoal.rides.single import RidesEnv
+        from shoal.rides.env import RidesVectorEnv
 
-        return RidesEnv(self.options)
+        return SingleEnv(RidesVectorEnv(1, self.options))
 
 
 def environment(**options: Any) -> RidesTask:

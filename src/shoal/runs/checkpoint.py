@@ -190,7 +190,7 @@ def _read(path: Path, epoch: int) -> tuple[dict[str, np.ndarray[Any, Any]], dict
             raise Damaged(f"{MANIFEST} names {sorted(claimed['files'])}, expected {[META, STATE]}")
         for name, (most_bytes, entry) in {
             META: (MOST_JSON_BYTES, claimed["files"][META]),
-            STATE: (_memory_bytes(), claimed["files"][STATE]),
+            STATE: (memory_bytes() or sys.maxsize, claimed["files"][STATE]),  # a larger one cannot be loaded
         }.items():
             if entry["bytes"] > most_bytes:
                 raise Damaged(f"{name} has {entry['bytes']:,} bytes, at most {most_bytes:,} are read here")
@@ -249,8 +249,3 @@ def _sweep(folder: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
-
-
-def _memory_bytes() -> int:
-    """A file larger than this machine's memory cannot be loaded, whoever made it so large."""
-    return memory_bytes() or sys.maxsize

@@ -18,6 +18,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from shoal.runs.pace import clock_text
 from shoal.runs.words import figure, sparkline, wrapped
 
 REFRESH_S = 0.25
@@ -67,7 +68,7 @@ class Console:
 
     On a terminal: a bar, steps, speed and remaining time over the usual block, redrawn at most four
     times a second by whoever calls `log` (no thread). Elsewhere: one line every `log_interval` epochs,
-    and the block once at the end. `extra` adds rows (label, key, format) that a task cares about.
+    and the block once at the end. `add_rows` adds rows that a task cares about.
     Text is shown as it is: [brackets] are no markup, control characters are spelled out.
 
     >>> import sys
@@ -83,12 +84,11 @@ class Console:
         stream: TextIO,
         *,
         total_episodes: int | None = None,
-        extra: Sequence[tuple[str, str, str]] = (),
         terminal: bool | None = None,
     ) -> None:
         self._log_interval, self._stream = max(1, log_interval), stream
         self._budget = ("steps", total_steps) if total_episodes is None else ("episodes", total_episodes)
-        self._block, self._line = (*_BLOCK, *extra), (*_LINE, *extra)
+        self._block, self._line = _BLOCK, _LINE
         self._history: list[float] = []  # of the mean return, thinned out when it grows long
         self._stride = 1  # rows between two entries of the history
         self._rows = 0
@@ -199,13 +199,13 @@ class Console:
         if over:
             bar.add_row(Text(f"{steps:,} steps"))
         elif total is None:
-            bar.add_row(Text(f"{steps:,} steps"), Text(f"{_clock(self._row.get('time/eta_s'))} left"))
+            bar.add_row(Text(f"{steps:,} steps"), Text(f"{clock_text(self._row.get('time/eta_s'))} left"))
         else:
             bar.add_row(
                 ProgressBar(total=max(1, total), completed=done, width=20),
                 Text(f"{min(100 * done / max(1, total), 100):3.0f} %"),
                 Text(f"{done:,} of {total:,} {unit}"),
-                Text(f"{_clock(self._row.get('time/eta_s'))} left"),
+                Text(f"{clock_text(self._row.get('time/eta_s'))} left"),
             )
         block = Table.grid(padding=(0, 2))
         block.add_column()
@@ -219,7 +219,7 @@ class Console:
     def _as_line(self) -> str:
         self._shown = True
         parts = [f"{label} {_value(self._row, key, pattern)}" for label, key, pattern in self._line]
-        return " | ".join((*parts, f"left {_clock(self._row.get('time/eta_s'))}"))
+        return " | ".join((*parts, f"left {clock_text(self._row.get('time/eta_s'))}"))
 
     def _write(self, text: str) -> None:
         self._stream.write(self._safe(text) + "\n")
@@ -256,16 +256,3 @@ def _value(row: dict[str, Any], key: str, pattern: str) -> str:
         return format(value, pattern)
     except (TypeError, ValueError):
         return str(value)
-
-
-def _clock(seconds: float | None) -> str:
-    """12 s as 0:12, an hour as 1:00:00.
-
-    >>> _clock(12.4), _clock(3725), _clock(None)
-    ('0:12', '1:02:05', '-')
-    """
-    if seconds is None or not 0 <= seconds < float("inf"):
-        return "-"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -11,7 +11,7 @@ POINTS = 100
 
 
 def on_one_axis(
-    curves: Sequence[tuple[Sequence[float], Sequence[float]]], end: float | None = None
+    curves: Sequence[tuple[Sequence[float], Sequence[float]]],
 ) -> tuple[list[float], list[list[float]]]:
     """Curves, each (x, y), read at the same x: from where all have begun to where the first of them ends.
 
@@ -19,6 +19,6 @@ def on_one_axis(
     2.0
     """
     first = max(float(x[0]) for x, _ in curves)
-    last = min(float(x[-1]) for x, _ in curves) if end is None else end
+    last = min(float(x[-1]) for x, _ in curves)
     at = np.linspace(first, max(first, last), POINTS if last > first else 1)
     return at.tolist(), [np.interp(at, x, y).tolist() for x, y in curves]

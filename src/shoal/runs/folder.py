@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -114,9 +114,17 @@ class Run:
                 return cls(path.resolve())
         known = [run.name for run in sorted(runs_in(root), key=Run._has_finished, reverse=True)]
         begun = [name for name in known if text and name.startswith(text)][:5]  # finished first, of these the newest
-        near = begun or difflib.get_close_matches(text[:300], known, n=5, cutoff=0.3) or known[:5]
-        hint = f"Did you mean: {', '.join(near)}?" if near else "There is no run there yet."
-        raise FileNotFoundError(f"no run {_shown(text)} in {root}, nor a run folder of that path. {hint}")
+        near = begun or difflib.get_close_matches(text[:300], known, n=5)
+        hint = f"In {root} there are: {', '.join(known[:5])}." if known else "There is no run there yet."
+        hint = f"Did you mean: {', '.join(near)}?" if near else hint
+        nor = "nor a run folder of that path"
+        if text and os.path.exists(text):
+            inside = next(
+                (path for path in Path(text).absolute().parents if os.path.isfile(path / "config.json")), None
+            )
+            nor = "and what has that path holds no run (no config.json)"
+            hint = hint if inside is None else f"It belongs to the run {shown_path(inside)}: name that."
+        raise FileNotFoundError(f"no run {_shown(text)} in {root}, {nor}. {hint}")
 
     def has_begun(self) -> bool:
         """Whether there is anything in it that a training made: rows or checkpoints."""
@@ -154,9 +162,9 @@ class Run:
         self.lock()
         replace_atomically(self.path / "config.json", to_json(dict(config)))
 
-    def lock(self) -> None:
+    def lock(self, wait_s: float = 0.0) -> None:
         """Become the only process that writes here, or raise `Locked` naming the one that does."""
-        self._lock.acquire()
+        self._lock.acquire(wait_s)
 
     def close(self) -> None:
         """Give the lock back; the folder can still be read."""
@@ -169,6 +177,23 @@ class Run:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @contextlib.contextmanager
+    def at_work(self, has_begun: Callable[[], bool]) -> Iterator[None]:
+        """A block that writes here: it runs, and what ends it early becomes the status. The block says itself when it
+        has finished. Where nothing has begun yet, a folder whose work was refused is removed."""
+        with self:
+            self.lock()
+            self.set_status("running")
+            try:
+                yield
+            except BaseException as error:
+                if has_begun():
+                    stopped = isinstance(error, KeyboardInterrupt)
+                    self.set_status("interrupted" if stopped else "failed", f"{type(error).__name__}: {error}"[:2000])
+                else:
+                    self.remove()
+                raise
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Add one row of metrics, in one write."""

@@ -18,6 +18,7 @@ try:
 except ModuleNotFoundError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
+ORPHAN_S = 30.0  # a worker whose parent was killed ends by itself within moments: so long its folder is waited for
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)  # what file systems without locks answer
 
 
@@ -40,11 +41,13 @@ class Lock:
         self.path = path
         self._file: IO[bytes] | None = None
 
-    def acquire(self) -> None:
+    def acquire(self, wait_s: float = 0.0) -> None:
+        """Take it; whoever holds it is waited for so long."""
         if self._file is not None:
             return
         file = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT | CLOEXEC | BINARY, 0o644), "r+b", 0)
-        for attempt in range(5):  # `is_held` of another process may hold it for an instant
+        end = time.monotonic() + max(wait_s, 0.2)  # `is_held` of another process may hold it for an instant
+        while True:
             try:
                 if not _lock(file, exclusive=True):
                     warnings.warn(
@@ -54,15 +57,14 @@ class Lock:
                     )
                 break
             except BlockingIOError:
-                if attempt < 4:
-                    time.sleep(0.05)
-        else:
-            holder = file.read(20).decode("ascii", "replace").strip()
-            file.close()
-            raise Locked(
-                f"{self.path.parent} is being written by process {holder or '(unknown)'}: "
-                "wait until it ends, or stop it"
-            )
+                if time.monotonic() > end:
+                    holder = file.read(20).decode("ascii", "replace").strip()
+                    file.close()
+                    raise Locked(
+                        f"{self.path.parent} is being written by process {holder or '(unknown)'}: "
+                        "wait until it ends, or stop it"
+                    ) from None
+                time.sleep(0.05)
         file.truncate(0)
         file.write(f"{os.getpid()}\n".encode())
         self._file = file

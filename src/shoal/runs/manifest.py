@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,44 +39,25 @@ def describe(epoch: int, files: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The manifest of the checkpoint folder `path`, brought to today's schema."""
+    """The manifest of the checkpoint folder `path`."""
     raw = read_bounded(path / MANIFEST, MOST_MANIFEST_BYTES)
     try:
         manifest = from_json(raw)
     except ValueError as error:
         raise Damaged(f"{MANIFEST} is not readable: {error}") from None
     schema, writer = manifest.get("schema"), str(manifest.get("written_by", "an unknown version"))[:80]
-    if type(schema) is not int or schema < 0:
+    if type(schema) is not int or schema < 1:
         raise Damaged(f"{MANIFEST} has no schema number")
-    if schema > 0:  # from schema 1 on, and for ever, a manifest carries the digest of its own body
-        body = {key: value for key, value in manifest.items() if key != "sha256"}
-        if raw != to_json(manifest) or manifest.get("sha256") != hashlib.sha256(to_json(body)).hexdigest():
-            raise Damaged(f"{MANIFEST}: sha256 mismatch (it claims schema {schema}, by {writer!r})")
+    # For ever, a manifest carries the digest of its own body.
+    body = {key: value for key, value in manifest.items() if key != "sha256"}
+    if raw != to_json(manifest) or manifest.get("sha256") != hashlib.sha256(to_json(body)).hexdigest():
+        raise Damaged(f"{MANIFEST}: sha256 mismatch (it claims schema {schema}, by {writer!r})")
     if schema > SCHEMA:
         raise CheckpointError(
             f"{path} was written by {writer!r} with checkpoint schema {schema}; this is shoal "
             f"{shoal_version()}, which reads up to schema {SCHEMA}. What to do: upgrade shoal"
         )
-    for older in range(schema, SCHEMA):
-        manifest = _MIGRATIONS[older](manifest, path)
     return manifest
-
-
-def _from_schema_0(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Schema 0 listed {file: sha256} only: no epoch, no sizes, no digest of its own."""
-    if manifest.keys() != {"schema", "files"}:
-        raise Damaged(f"{MANIFEST} claims schema 0 but has the fields {', '.join(manifest)[:200]}")
-    name = FOLDER_NAME.fullmatch(path.name)
-    files = {
-        file: {"sha256": digest, "bytes": (path / file).lstat().st_size}
-        for file, digest in manifest["files"].items()
-        if file in (STATE, META)
-    }
-    return {"schema": 1, "epoch": int(name["epoch"]) if name else None, "files": files}
-
-
-# One step per schema: the function at n turns a manifest of schema n into one of schema n + 1.
-_MIGRATIONS: dict[int, Callable[[dict[str, Any], Path], dict[str, Any]]] = {0: _from_schema_0}
 
 
 def verify(path: Path, sha256: str, size: int) -> None:

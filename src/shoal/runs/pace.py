@@ -45,12 +45,14 @@ class Pace:
             self._say(f"{int(done):,} of {self.total:,} {self._unit}, about {left} left")
 
 
-def clock_text(seconds: float) -> str:
+def clock_text(seconds: float | None) -> str:
     """12 s as 0:12, an hour as 1:00:00.
 
-    >>> clock_text(12.4), clock_text(3725)
-    ('0:12', '1:02:05')
+    >>> clock_text(12.4), clock_text(3725), clock_text(None)
+    ('0:12', '1:02:05', '-')
     """
+    if seconds is None or not 0 <= seconds < float("inf"):
+        return "-"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shoal.extras import install
-
 LIGHT, DARK = "#ffffff", "#14181d"  # backgrounds
 READABLE = 4.5  # contrast of text and lines with the background (WCAG 2.2, 1.4.3)
 
@@ -148,14 +146,6 @@ def between(score: Mapping[str, Any], pattern: str = ",.5g") -> str:
         return ""
     low, high = (text(number(score[end], pattern)) for end in ("low", "high"))
     return f", 95 % interval {low} to {high}"
-
-
-def undrawn(name: str, extra: str, what: str) -> str:
-    """What to install for a picture, and how it then gets onto the page of the run of that name."""
-    return (
-        f"<p>No {what} drawn, since matplotlib is not installed: <code>{text(install(extra))}</code>, then "
-        f"<code>shoal report {text(name)}</code>.</p>"
-    )
 
 
 def table(

@@ -8,35 +8,49 @@ import os
 import secrets
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from shoal.runs.disk import read_json, replace_atomically, to_json
 from shoal.runs.folder import Run
 
 
-class Tracker(Protocol):
-    """Takes one flat row of metrics per logged epoch."""
+class Sink(Protocol):
+    """Takes one flat row of metrics per epoch."""
 
     def log(self, row: dict[str, Any]) -> None: ...
 
     def close(self) -> None: ...
 
 
-class JsonlTracker:
-    """Rows into the run's metrics.jsonl."""
+class Tracker:
+    """Takes the metrics of a run. A subclass of your own is used by `--track module:Class`.
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    >>> class Prints(Tracker):
+    ...     def log(self, row):
+    ...         print(row["steps"], row.get("return/mean_100"))
+    """
+
+    def __init__(self, run: Run, config: Mapping[str, Any]) -> None:
+        """The training begins or resumes. `run.path` is its folder, `run.metrics()` are the rows before its checkpoint
+        (none in a new run), `config` are its settings as in config.json."""
+        self.run, self.config = run, config
 
     def log(self, row: dict[str, Any]) -> None:
-        self._run.append(row)
+        """An epoch is over: `row` is its line of metrics.jsonl."""
 
     def close(self) -> None:
-        """Nothing is held open: every row is on disk once `log` returns."""
+        """The training has ended, whatever the reason."""
 
 
-class TensorBoardTracker:
+class JsonlTracker(Tracker):
+    """Rows into the run's metrics.jsonl: every row is on disk once `log` returns."""
+
+    def log(self, row: dict[str, Any]) -> None:
+        self.run.append(row)
+
+
+class TensorBoardTracker(Tracker):
     """Scalars into `tensorboard/` of the run, by TensorBoard's own record format, without torch.
 
     Its EventFileWriter is not used: that one starts a thread (unwelcome before a fork) and puts the
@@ -111,7 +125,7 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, bo
             yield prefix + name, value if plain else ",".join(map(str, value))
 
 
-class WandbTracker:
+class WandbTracker(Tracker):
     """Rows to Weights & Biases; a resumed run continues its curve. `WANDB_MODE=offline` needs no network."""
 
     def __init__(self, run: Run, config: Mapping[str, Any]) -> None:
@@ -133,8 +147,8 @@ class WandbTracker:
             )
         except wandb.errors.Error as error:
             raise RuntimeError(
-                f"Weights & Biases cannot be reached: {error}. Type `wandb login` once, or set WANDB_MODE=offline to "
-                "keep its files in the run folder, or leave out --track wandb"
+                f"Weights & Biases cannot be reached: {str(error).rstrip('.')}. Type `wandb login` once, or set "
+                "WANDB_MODE=offline to keep its files in the run folder, or leave out --track wandb"
             ) from error
 
     def log(self, row: dict[str, Any]) -> None:
@@ -156,14 +170,14 @@ def _wandb_place(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in {**place, "tags": tags}.items() if value}
 
 
-class Guarded:
+class Guarded(Sink):
     """A tracker whose failure is noted once in events.jsonl and never stops the training.
 
     The first failure switches it off; with `retry` (metrics.jsonl, whose disk may have room again
     later) every row is tried.
     """
 
-    def __init__(self, name: str, tracker: Tracker, run: Run, *, retry: bool = False) -> None:
+    def __init__(self, name: str, tracker: Sink, run: Run, *, retry: bool = False) -> None:
         self._name, self._tracker, self._run, self._retry = name, tracker, run, retry
         self._failed = False
 
@@ -189,38 +203,64 @@ class Guarded:
                 warnings.warn(text, stacklevel=3)
 
 
-_CHOICES: dict[str, Callable[[Run, Mapping[str, Any]], Tracker]] = {
+_CHOICES: dict[str, type[Tracker]] = {
     "tensorboard": TensorBoardTracker,
     "wandb": WandbTracker,
 }
 
 
-def check_names(names: str) -> list[str]:
-    """The trackers in a comma-separated list; an unknown or uninstalled one is refused."""
-    wanted = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
-    for name in wanted:
-        if name not in _CHOICES:
-            raise ValueError(f"unknown tracker {name!r}: choose from {', '.join(_CHOICES)}")
-        if importlib.util.find_spec(name) is None:
+def own_places(names: str) -> tuple[str, ...]:
+    """Those of a comma-separated list that are classes of the user's own.
+
+    >>> own_places("wandb, my_trackers:Csv")
+    ('my_trackers:Csv',)
+    """
+    return tuple(name for name in _split(names) if ":" in name)
+
+
+def check_names(names: str, own: Mapping[str, type[Tracker]] | None = None) -> dict[str, type[Tracker]]:
+    """The trackers in a comma-separated list, `own` ones among them; an unknown or uninstalled one is refused."""
+    known = {**_CHOICES, **(own or {})}
+    for name in (wanted := _split(names)):
+        if name not in known:
+            raise ValueError(
+                f"unknown tracker {name!r}: choose from {', '.join(_CHOICES)}, or name a class of yours as module:Class"
+            )
+        if name in _CHOICES and importlib.util.find_spec(name) is None:
             raise ModuleNotFoundError(f'the tracker {name} needs its package: pip install "shoal[{name}]"')
-    return wanted
+    return {name: known[name] for name in wanted}
 
 
-def make_trackers(names: str, run: Run, config: Mapping[str, Any]) -> list[Tracker]:
+def _split(names: str) -> Sequence[str]:
+    return list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+
+
+def make_trackers(
+    names: str, run: Run, config: Mapping[str, Any], own: Mapping[str, type[Tracker]] | None = None
+) -> list[Sink]:
     """metrics.jsonl, then the trackers named in a comma-separated list ("" for none), in that order.
 
     When resuming, call `run.truncate_metrics` first: TensorBoard is told where the run goes on.
     """
-    wanted = check_names(names)
-    trackers: list[Tracker] = [Guarded("jsonl", JsonlTracker(run), run, retry=True)]
+    wanted = check_names(names, own)
+    trackers: list[Sink] = [Guarded("jsonl", JsonlTracker(run, config), run, retry=True)]
     try:
-        for name in wanted:
-            trackers.append(Guarded(name, _CHOICES[name](run, config), run))
+        for name, kind in wanted.items():
+            trackers.append(Guarded(name, _made(name, kind, run, config), run))
     except BaseException:
         for tracker in trackers:
             tracker.close()
         raise
     return trackers
+
+
+def _made(name: str, kind: type[Tracker], run: Run, config: Mapping[str, Any]) -> Tracker:
+    try:
+        return kind(run, config)
+    except Exception as error:
+        if name in _CHOICES:  # says itself what to do
+            raise
+        raise RuntimeError(f"the tracker {name} failed when it was made: {type(error).__name__}: {error}") from error
 
 
 def _step(row: Mapping[str, Any]) -> int:

@@ -6,7 +6,7 @@ import itertools
 import math
 import os
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -28,6 +28,15 @@ def decimals(*values: float | None) -> int:
     """
     largest = max((abs(value) for value in values if value is not None and math.isfinite(value)), default=0.0)
     return min(max(3 - math.floor(math.log10(largest)), 1), 8) if largest > 0 else 1
+
+
+def finite(value: Any) -> float | None:
+    """A number that is one, of a file that anybody may have written.
+
+    >>> finite(3), finite(float("nan")), finite("3")
+    (3.0, None, None)
+    """
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def figure(value: float | None, places: int | None = None) -> str:
@@ -56,6 +65,22 @@ def sparkline(values: Sequence[float], width: int = 30) -> str:
     low, high = min(means, default=0.0), max(means, default=0.0)
     scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
     return "".join(_BARS[round((mean - low) * scale)] for mean in means)
+
+
+def columns(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
+    """Rows of cells as lines, those of the columns `right` aligned there.
+
+    >>> columns([("name", "steps"), ("a", "12")], right=(1,))
+    ['name  steps', 'a        12']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if at in right else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def wrapped(text: str, width: int) -> str:

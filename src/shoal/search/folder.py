@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import re
 import shutil
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from shoal.core.plain import from_dict
 from shoal.runs.disk import from_json, replace_atomically, sync_folder, to_json
 from shoal.runs.folder import Run
-from shoal.runs.lock import Lock, Locked
+from shoal.runs.lock import ORPHAN_S, Lock
 from shoal.search.domain import Fresh, Pull, Ranking
-from shoal.search.options import SearchConfig, config_from
+from shoal.search.options import SearchConfig
 
 REQUEST, PULL, RANKING, LOG = "request.json", "pull.json", "ranking.json", "worker.log"
 FRESH = "fresh.json"
 UNIVERSAL = "universal"
-ORPHAN_S = 30.0  # a worker of a killed search ends by itself; so long its folder is waited for
 
 _README = """\
 This folder is one search of shoal: a bandit whose every pull is a training run.
@@ -90,7 +89,8 @@ class SearchFolder:
 
     @property
     def config(self) -> SearchConfig:
-        return config_from(self.run.config["search"])
+        found: SearchConfig = from_dict(self.run.config["search"], SearchConfig, "search")
+        return found
 
     @property
     def options(self) -> dict[str, Any]:
@@ -113,24 +113,23 @@ class SearchFolder:
         folder = self.of(request)
         if not (folder / PULL).exists():
             return None
-        found = from_json((folder / PULL).read_bytes())
-        asked = Request(**found["request"])
-        if asked != request:
+        found = self._read(folder / PULL)
+        if found.request != request:
             raise ValueError(
-                f"{folder} was asked for {asked}, this search asks for {request}: the folder is of another version of "
-                "shoal or was changed by hand. Start a new search"
+                f"{folder} was asked for {found.request}, this search asks for {request}: the folder is of another "
+                "version of shoal or was changed by hand. Start a new search"
             )
-        return Record(asked, Pull(**found["pull"]), found["wall_s"], found["cpu_s"], self.fresh(asked))
+        return found
 
     def records(self) -> list[Record]:
         """All finished pulls, by number, as they stand on the disk."""
-        found = []
-        for file in sorted(self.path.glob(f"pulls/[0-9]*/{PULL}")):
-            data = from_json(file.read_bytes())
-            request = Request(**data["request"])
-            times = data["wall_s"], data["cpu_s"]
-            found.append(Record(request, Pull(**data["pull"]), *times, self.fresh(request)))
+        found = map(self._read, self.path.glob(f"pulls/[0-9]*/{PULL}"))
         return sorted(found, key=lambda record: record.request.number)
+
+    def _read(self, file: Path) -> Record:
+        data = from_json(file.read_bytes())
+        request = Request(**data["request"])
+        return Record(request, Pull(**data["pull"]), data["wall_s"], data["cpu_s"], self.fresh(request))
 
     def fresh(self, request: Request) -> Fresh | None:
         """The score of this pull on fresh episodes, if it was made."""
@@ -163,14 +162,8 @@ class SearchFolder:
 
 def claim(folder: Path) -> Lock:
     """Become the only process that pulls here, and clear what an unfinished attempt left."""
-    lock, end = Lock(folder / "lock"), time.monotonic() + ORPHAN_S
-    while True:
-        try:
-            lock.acquire()
-            break
-        except Locked:
-            if time.monotonic() > end:
-                raise
+    lock = Lock(folder / "lock")
+    lock.acquire(ORPHAN_S)
     for entry in folder.iterdir():
         if entry.name not in (REQUEST, LOG, "lock"):
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()

@@ -15,7 +15,7 @@ from shoal.compiled.vector import CompiledVectorEnv
 from shoal.config import TrainConfig
 from shoal.core.arrays import Array
 from shoal.core.seeds import Stream, sequence
-from shoal.core.statistics import normal
+from shoal.core.statistics import normal, standard_error
 from shoal.environments import visiting
 from shoal.environments.visiting import Visiting
 from shoal.learn.learner import Learner
@@ -95,7 +95,7 @@ class Gridworld:
             "stopped": stopped,
             "evaluated": len(returns),
         }
-        se = float(returns.std(ddof=1) / math.sqrt(len(returns)))
+        se = standard_error(returns)
         return Pull(float(returns.mean()), se, self.obeys(conduct, config.compliance_threshold), str(weights), details)
 
     def obeys(self, conduct: dict[str, Any], threshold: float) -> bool:
@@ -137,8 +137,7 @@ class Gridworld:
         agent = Agent(envs.single_observation_space, envs.single_action_space, _train_config(self.config, 0).ppo)
         _load(agent, weights)
         returns, conduct = self.examine(item, agent, _word(seed, 2))
-        se = float(returns.std(ddof=1) / math.sqrt(len(returns)))
-        return Fresh(float(returns.mean()), se, len(returns), conduct["compliance"])
+        return Fresh(float(returns.mean()), standard_error(returns), len(returns), conduct["compliance"])
 
     def ranking(self, folder: Path, say: Say) -> Ranking:
         """All orders by a scripted follower that takes the shortest way: what a perfect policy would earn."""
@@ -147,7 +146,7 @@ class Gridworld:
         return Ranking(
             "a scripted follower of each order, 1,000 episodes",
             [float(returns.mean()) for returns in found],
-            [float(returns.std(ddof=1) / math.sqrt(len(returns))) for returns in found],
+            [standard_error(returns) for returns in found],
         )
 
     def episode(self, item: int, weights: Path) -> tuple[str, Any]:
@@ -218,8 +217,8 @@ def _share(values: Array) -> dict[str, float | None]:
     """A mean over episodes with its 95 % normal interval; None where no episode has a value."""
     if not len(values):
         return {"mean": None, "low": None, "high": None}
-    mean, error = float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else 1.0
-    low, high = normal(mean, error)
+    mean = float(values.mean())
+    low, high = normal(mean, standard_error(values) if len(values) > 1 else 1.0)
     return {"mean": mean, "low": low, "high": high}
 
 

@@ -55,23 +55,15 @@ def search(
     """Search, or with `resume` go on with a search; returns when all pulls are done and the report is written."""
     clock = Clock()
     folder = _open(config, options or {}, resume, command)
-    with folder.run:
-        folder.run.lock()
-        folder.run.set_status("running")
+    with folder.run.at_work(has_begun=lambda: True):
         say(f"search {folder.path}")
-        try:
-            records, ranking, domain = _go_on(folder, say)
-            records = _score_best(folder, domain, records, say)
-            summary = summarise(domain, folder.config, records, ranking)
-            from shoal.search.sections import write_page
+        records, ranking, domain = _go_on(folder, say)
+        records = _score_best(folder, domain, records, say)
+        summary = summarise(domain, folder.config, records, ranking)
+        from shoal.search.sections import write_page
 
-            page = write_page(folder, domain, records, ranking, summary)
-            folder.run.set_status("finished", f"{len(records)} pulls")
-        except BaseException as error:
-            stopped = isinstance(error, KeyboardInterrupt)
-            reason = f"{type(error).__name__}: {error}"[:2000]
-            folder.run.set_status("interrupted" if stopped else "failed", reason)
-            raise
+        page = write_page(folder, domain, records, ranking, summary)
+        folder.run.set_status("finished", f"{len(records)} pulls")
     policy = _policy(folder, summary)
     return SearchResult(str(folder.path), str(page), summary, policy, clock.wall_s(), clock.cpu_s())
 

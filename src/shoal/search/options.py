@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Literal
 
 from shoal.config import MOST_SEED
+from shoal.core.checks import check_numbers, check_types, check_whole, check_wholes, flag
 
 
 @dataclass(frozen=True)
@@ -43,28 +44,13 @@ class SearchConfig:
     """Folder that holds the folders of searches."""
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise ValueError(f"expected {_flag(name)} as a whole number of at least {least}, got {value!r}")
-        if self.seed > MOST_SEED:
-            raise ValueError(f"expected --seed of at most {MOST_SEED}, got {self.seed}")
-        if not 0.0 <= self.compliance_threshold <= 1.0:
-            raise ValueError(f"expected --compliance-threshold from 0 to 1, got {self.compliance_threshold}")
-        for name, known in (("strategy", ("ucb", "random", "halving")), ("start", ("nearest", "base", "scratch"))):
-            if getattr(self, name) not in known:
-                raise ValueError(f"expected {_flag(name)} as {' | '.join(known)}, got {getattr(self, name)!r}")
+        check_types(self)
+        check_wholes(self, 1, "workflows", "parallel", "num_envs", "episodes_per_env", "update_every_steps")
+        check_wholes(self, 0, "min_episodes")
+        check_whole("seed", self.seed, 0, MOST_SEED)
+        check_numbers(self, "compliance_threshold", least=0, most=1)
 
 
-_LEAST = {
-    "workflows": 1,
-    "parallel": 1,
-    "num_envs": 1,
-    "episodes_per_env": 1,
-    "min_episodes": 0,
-    "update_every_steps": 1,
-    "seed": 0,
-}
 # A resumed search may be given more pulls. All else would change the pulls that follow.
 CHANGEABLE = ("workflows", "name", "runs_dir")
 
@@ -76,19 +62,5 @@ def check_resumed(before: SearchConfig, after: SearchConfig) -> None:
         fixed = field.name not in CHANGEABLE or (field.name == "workflows" and before.strategy == "halving")
         if old != new and fixed:
             raise ValueError(
-                f"{_flag(field.name)} is {old} in the search to resume, {new} was asked for: start a new search"
+                f"{flag(field.name)} is {old} in the search to resume, {new} was asked for: start a new search"
             )
-
-
-def config_from(data: dict[str, Any]) -> SearchConfig:
-    """A config from a folder's JSON; unknown names are refused."""
-    unknown = sorted(set(data) - {field.name for field in fields(SearchConfig)})
-    if unknown:
-        raise ValueError(
-            f"unknown option {unknown[0]!r} in the search's config.json: it is of another version of shoal"
-        )
-    return SearchConfig(**data)
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")

@@ -27,9 +27,7 @@ REPLAYS = 20
 def write_page(
     folder: SearchFolder, domain: Domain, records: Sequence[Record], table: Ranking | None, summary: Summary
 ) -> Path:
-    """Write `report.html` and its figures; returns the page's path."""
-    from shoal.search.figures import posterior_figure, pulls_figure
-
+    """Write `report.html`; returns its path."""
     config = folder.config
     posterior = posterior_of(domain, records)
     pulls = [(r.request.number + 1, r.request.item, r.pull.mean, r.pull.se, r.pull.passed) for r in records]
@@ -44,12 +42,6 @@ def write_page(
             domain.points, Table.of_values(table.means, _noise(records, table)), len(records), range(REPLAYS)
         )
         own = own_regret(records, np.array(table.means))
-    figures = {
-        "posterior": svg_of(posterior_figure(data)),
-        "pulls": svg_of(pulls_figure(pulls, domain.score, curves, own)),
-    }
-    for name, svg in figures.items():
-        replace_atomically(folder.run.figures / f"{name}.svg", svg.encode())
     charts = {"posterior": _posterior(domain, data), "pulls": _pulls(domain, data, curves, own)}
     written = _page(folder, domain, records, table, summary, charts, curves, posterior.noise_std)
     replace_atomically(folder.path / "report.html", written.encode())

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import IO
 
 from shoal import launching
 from shoal.runs.folder import Run
@@ -43,14 +41,9 @@ def launch(folder: SearchFolder, request: Request) -> launching.Process:
 def main(arguments: list[str]) -> None:
     """Entry of the process."""
     path, request = Path(arguments[0]), Request(**json.loads(arguments[1]))
-    threading.Thread(target=_end_with_parent, args=(sys.stdin.buffer,), daemon=True).start()
+    launching.end_with_launcher()
     folder = SearchFolder(Run(path))
     pull(folder, make_domain(folder.config, folder.options), request, say=lambda text: None)
-
-
-def _end_with_parent(pipe: IO[bytes]) -> None:
-    pipe.read()  # returns when the parent closes its end, which the kernel does for one that was killed
-    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def load_policy(
     `policy.epoch` says which epoch it is, and `policy.chosen` why, where it is not the newest. Warns where a newer
     checkpoint is damaged and an older one is used.
     """
-    policy = read_policy(run, epoch=epoch, checkpoint=checkpoint, network=network, runs_dir=runs_dir, resolve=resolve)
+    policy = read_policy(run, resolve, epoch=epoch, checkpoint=checkpoint, network=network, runs_dir=runs_dir)
     for reason in policy.skipped:
         warnings.warn(f"the policy of epoch {policy.epoch} is used: damaged checkpoint {reason}", stacklevel=2)
     return policy

@@ -12,7 +12,7 @@ from typing import Any
 
 from shoal.config import TrainConfig, chosen
 from shoal.core.spelling import unaliased
-from shoal.tasks import find, options_class, options_to_kwargs, settings
+from shoal.tasks import find, options_to_kwargs, task_or_default
 from shoal.tasks.saved import parse_env_kwargs
 
 # For environments without a preset; what each learns: docs and benchmarks/ppo/default_learning.py.
@@ -155,11 +155,13 @@ def config_for(task: str, **options: Any) -> TrainConfig:
     if options.get("wrappers"):
         options = {"leave_out": (), **options}
     config = TrainConfig(task=task).replace(**preset)
-    own = options_class(task)
-    if own is not None:  # the task's own flags at their defaults: the same run from Python as from the command line
-        task_options = own(**json.loads(options.get("env_kwargs") or config.env_kwargs))
+    known = task_or_default(task)
+    if (
+        known.Options is not None
+    ):  # the task's own flags at their defaults: the same run from Python as from the command line
+        task_options = known.Options(**json.loads(options.get("env_kwargs") or config.env_kwargs))
         options = {**options, "env_kwargs": options_to_kwargs(task_options)}
-        config = config.replace(**unaliased(settings(task, task_options)))
+        config = config.replace(**unaliased(known.settings(task_options)))
     return _with_budget_of(config, options)
 
 
@@ -205,7 +207,7 @@ def auto_scaled(config: TrainConfig) -> tuple[TrainConfig, list[str]]:
 
 def _own_num_envs(config: TrainConfig) -> int:
     """The number of environments that a task's settings are for."""
-    options = {"env_kwargs": config.env_kwargs} if options_class(config.task) is not None else {}
+    options = {"env_kwargs": config.env_kwargs} if task_or_default(config.task).Options is not None else {}
     base = config_for(config.task, **options).vector.num_envs
     assert isinstance(base, int)  # no preset says "auto"
     return base

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -44,17 +45,25 @@ def register() -> None:
 def environment(place: str, **options: Any) -> CompiledEnv | Batched:
     """The environment at "module:Class", with its options."""
     module, _, name = place.partition(":")
-    made: CompiledEnv | Batched = getattr(importlib.import_module(module), name)(**options)
+    maker = getattr(importlib.import_module(module), name)
+    try:
+        made: CompiledEnv | Batched = maker(**options)
+    except TypeError as error:  # Gymnasium knows only the arguments of `make_single`
+        parameters = inspect.signature(maker).parameters.values()
+        known = [one.name for one in parameters if one.kind is not one.VAR_KEYWORD]
+        if len(known) < len(parameters) or set(options) <= set(known):
+            raise
+        raise TypeError(f"{name} takes the params {known}, got {sorted(options)}") from error
     return made
 
 
 def make_single(place: str, render_mode: str | None = None, **options: Any) -> Env[Any, Any]:
     """One environment, for gym.make."""
-    from shoal.compiled.single import CompiledSingleEnv
-    from shoal.compiled.vector import CompiledEnv
+    from shoal.compiled.vector import CompiledEnv, CompiledVectorEnv
+    from shoal.core.single import SingleEnv
 
     env = environment(place, **options)
-    return CompiledSingleEnv(env) if isinstance(env, CompiledEnv) else env.make_single()
+    return SingleEnv(CompiledVectorEnv(env, num_envs=1)) if isinstance(env, CompiledEnv) else env.make_single()
 
 
 def make_vector(

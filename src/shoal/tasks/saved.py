@@ -8,6 +8,7 @@ from typing import Any
 
 from shoal.config import TrainConfig
 from shoal.core.checks import shown
+from shoal.runs.trackers import own_places
 from shoal.vector.foreign import check_trusted
 
 
@@ -15,17 +16,17 @@ def check_environment(
     config: TrainConfig, env: Any, imports: Sequence[str], cure: str, purpose: str, *, training: bool = False
 ) -> None:
     """Of a saved run: is its environment to be had again, without importing anything that only its folder names? For
-    `training` neither may its callbacks."""
-    callbacks = config.callbacks if training else ()
+    `training` neither may its callbacks and trackers."""
+    own = (*config.callbacks, *own_places(config.run.track)) if training else ()
     if env is not None:
-        check_trusted("", (), callbacks, imports, cure)
+        check_trusted("", (), own, imports, cure)
         return
     if config.given:
         raise ValueError(
             f"the run was trained on an environment that was given from Python, {config.given}, and no id can make it "
             f"again: {purpose} from Python with env=, as it was trained"
         )
-    check_trusted(config.task, config.imports, (*config.wrappers, *callbacks), imports, cure)
+    check_trusted(config.task, config.imports, (*config.wrappers, *own), imports, cure)
 
 
 def parse_env_kwargs(text: str) -> dict[str, Any]:

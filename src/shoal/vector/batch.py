@@ -13,18 +13,16 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from shoal.core.arrays import Array
 from shoal.core.errors import EnvFault, repeated
 from shoal.core.own import OwnVectorEnv, batch_actions, check_mask, one_each
-from shoal.core.seeds import Stream
 from shoal.vector.chunk import Infos
 from shoal.vector.history import History
 from shoal.vector.infos import final_infos, merge_infos
 from shoal.vector.memory import Block
-from shoal.vector.parts import Restarts
+from shoal.vector.parts import Common, Restarts
 
 Step = tuple[Any, Array, Array, Array, dict[str, Any]]
 News = tuple[Infos, list[EnvFault]]  # infos, and the faults survived
@@ -40,24 +38,21 @@ class BatchVectorEnv(OwnVectorEnv):
         self,
         block: Block,
         slices: Sequence[slice],
+        common: Common,
         *,
-        stream: Stream,
-        max_restarts: int,
-        restart_window: int,
-        autoreset_mode: AutoresetMode,
         metadata: dict[str, Any],
         render_mode: str | None = None,
         spec: Any = None,
     ) -> None:
-        self.block, self.slices, self.stream = block, list(slices), stream
+        self.block, self.slices, self.stream = block, list(slices), common.stream
         self.num_envs = block.num_envs
         self.single_observation_space = block.observation_layout.space
         self.single_action_space = block.action_layout.space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
-        self.metadata = {**metadata, "autoreset_mode": autoreset_mode}
+        self.metadata = {**metadata, "autoreset_mode": common.autoreset_mode}
         self.render_mode, self.spec = render_mode, spec
-        self._restarts = Restarts(max_restarts, restart_window, len(self.slices))
+        self._restarts = Restarts(common.max_restarts, common.restart_window, len(self.slices))
         self.faults: list[EnvFault] = self._restarts.faults
         self._history = History(block, self.slices, self.next_step)
         self._over_before = [np.zeros(rows.stop - rows.start, np.bool_) for rows in self.slices]  # the present step

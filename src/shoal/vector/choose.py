@@ -46,15 +46,7 @@ def step_cost_s(env: VectorEnv[Any, Any, Any]) -> float:
 
     The middle one of several short means: one pause of the machine is in one of them only.
     """
-    actions = RandomActions(env, seed=0)
-    observations, _ = env.reset(seed=0)
-    observations, *_ = env.step(actions(observations))  # the first may compile, load or cache something
-    means = []
-    with _without_collections():
-        for _ in range(_TURNS):
-            seconds, steps, observations = _play(env, actions, observations, _PROBE_S / _TURNS, 400)
-            means.append(seconds / steps)
-    return statistics.median(means)
+    return 1 / _batches_per_s(env, _PROBE_S, most=400)
 
 
 def choose(
@@ -95,8 +87,7 @@ def choose(
     for name, make in makers.items():
         try:
             with closing(make()) as env:
-                speed = _steps_per_s(env)
-            speeds[name] = speed
+                speeds[name] = env.num_envs * _batches_per_s(env, _TRIAL_S)
         except Exception as error:
             if name == "serial":  # nothing but the environment itself is at work here
                 raise
@@ -108,19 +99,20 @@ def choose(
     return makers[best]()
 
 
-def _steps_per_s(env: VectorEnv[Any, Any, Any]) -> float:
-    actions = RandomActions(env, seed=0)
+def _batches_per_s(env: VectorEnv[Any, Any, Any], for_s: float, most: int | None = None) -> float:
+    """Steps of a batch per second, the median of several turns of at most so many steps."""
+    actions, rates = RandomActions(env, seed=0), []
     observations, _ = env.reset(seed=0)
-    speeds = []
-    with _without_collections():
+    observations, *_ = env.step(actions(observations))  # the first may compile, load or cache something
+    with without_collections():
         for _ in range(_TURNS):
-            seconds, steps, observations = _play(env, actions, observations, _TRIAL_S / _TURNS)
-            speeds.append(steps * env.num_envs / seconds)
-    return statistics.median(speeds)
+            seconds, steps, observations = _play(env, actions, observations, for_s / _TURNS, most)
+            rates.append(steps / seconds)
+    return statistics.median(rates)
 
 
 def _play(
-    env: VectorEnv[Any, Any, Any], actions: RandomActions, observations: Any, for_s: float, most: int | None = None
+    env: VectorEnv[Any, Any, Any], actions: RandomActions, observations: Any, for_s: float, most: int | None
 ) -> tuple[float, int, Any]:
     """(seconds spent in steps, steps, last observations) of about so long, at least one step."""
     seconds, steps, deadline = 0.0, 0, time.perf_counter() + for_s
@@ -134,7 +126,7 @@ def _play(
 
 
 @contextlib.contextmanager
-def _without_collections() -> Iterator[None]:
+def without_collections() -> Iterator[None]:
     """One full collection takes longer than a whole measurement."""
     was_on = gc.isenabled()
     gc.disable()

@@ -10,6 +10,7 @@ import copy
 import difflib
 import functools
 import importlib
+import inspect
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -105,7 +106,15 @@ def load_class(place: str, flag: str, like: str, base: type[T]) -> type[T]:
 
 def load_wrapper(place: str) -> type[gym.Wrapper[Any, Any, Any, Any]]:
     """The wrapper at `module:Class`."""
-    return load_class(place, "--wrapper", "gymnasium.wrappers:FlattenObservation", gym.Wrapper)
+    found = load_class(place, "--wrapper", "gymnasium.wrappers:FlattenObservation", gym.Wrapper)
+    try:
+        inspect.signature(found).bind(None)
+    except TypeError as error:
+        raise ValueError(
+            f"expected --wrapper {place} to need the environment alone, got {error}: derive a class that fills in "
+            "the rest"
+        ) from None
+    return found
 
 
 def check_trusted(

@@ -8,12 +8,13 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import gymnasium as gym
 from gymnasium.envs.registration import load_env_creator
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from shoal.config import Backend
 from shoal.core.errors import EnvRaised
 from shoal.core.machine import usable_cores
 from shoal.core.own import parse_autoreset
@@ -28,8 +29,6 @@ from shoal.vector.serial import SerialVectorEnv
 from shoal.vector.workers.launch import processes_work
 from shoal.vector.workers.process import ProcessVectorEnv
 from shoal.vector.workers.split import SplitVectorEnv
-
-BACKENDS = ("auto", "serial", "process", "split", "compiled", "ray")
 
 
 def make_vec(
@@ -73,8 +72,8 @@ def make_vec(
     (4, 4)
     >>> envs.close()
     """
-    if backend not in BACKENDS:
-        raise ValueError(f"expected a backend of {', '.join(BACKENDS)}, got {backend!r}")
+    if backend not in get_args(Backend):
+        raise ValueError(f"expected a backend of {', '.join(get_args(Backend))}, got {backend!r}")
     if num_envs < 1:
         raise ValueError(f"expected at least 1 environment, got {num_envs}")
     if backend == "ray":

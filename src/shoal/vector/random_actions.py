@@ -32,6 +32,9 @@ class RandomActions:
             self._starts, self._counts = [int(single.start)], [int(single.n)]
         elif isinstance(single, spaces.MultiDiscrete):
             self._starts, self._counts = single.start.ravel().tolist(), single.nvec.ravel().tolist()
+        elif isinstance(single, spaces.MultiBinary):
+            self._counts = [2] * int(np.prod(single.shape))
+            self._starts = [0] * len(self._counts)
         self._dtype, self._shape = single.dtype, single.shape
 
     def __call__(self, observations: Any) -> Any:

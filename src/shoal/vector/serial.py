@@ -6,16 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
-from gymnasium.vector import AutoresetMode
 
 from shoal.core.errors import EnvFault
-from shoal.core.own import parse_autoreset
-from shoal.core.seeds import Stream
 from shoal.vector.batch import BatchVectorEnv, News
 from shoal.vector.chunk import Chunk, Infos, close_all, take_faults, whole
 from shoal.vector.environments import EnvFactory, first_environment
 from shoal.vector.memory import Block
-from shoal.vector.parts import check_policy, cut
+from shoal.vector.parts import Common, cut
 
 
 class SerialVectorEnv(BatchVectorEnv):
@@ -35,27 +32,20 @@ class SerialVectorEnv(BatchVectorEnv):
         factories: Sequence[EnvFactory],
         *,
         slices: int = 1,
-        stream: Stream = Stream.TRAIN,
-        on_fault: str = "fail",
-        max_restarts: int = 10,
-        restart_window: int = 10_000,
-        check_finite: bool = True,
-        autoreset_mode: str | AutoresetMode = "same_step",
+        **common: Any,
     ) -> None:
+        """`common` options are those of `shoal.vector.parts.Common`."""
         self.chunks: list[Chunk] = []
         if not factories:
             raise ValueError("expected at least one environment, got none")
-        check_policy(on_fault, max_restarts, restart_window)
+        options = Common(**common)
         first_env = first_environment(factories[0])
         block = Block(len(factories), first_env.observation_space, first_env.action_space)
         block.clear()
         super().__init__(
             block,
             cut(len(factories), slices),
-            stream=stream,
-            max_restarts=max_restarts,
-            restart_window=restart_window,
-            autoreset_mode=parse_autoreset(autoreset_mode),
+            options,
             metadata=first_env.metadata,
             render_mode=first_env.render_mode,
             spec=first_env.spec,
@@ -63,17 +53,8 @@ class SerialVectorEnv(BatchVectorEnv):
         self._ready: list[Infos | None] = [None for _ in self.slices]  # None: not stepped, or not to the end
         try:
             for part, rows in enumerate(self.slices):
-                chunk = Chunk(
-                    factories[rows],
-                    rows.start,
-                    block,
-                    stream=stream,
-                    restart=on_fault == "restart",
-                    max_restarts=max_restarts,
-                    check_finite=check_finite,
-                    next_step=self.next_step,
-                    first_env=first_env if part == 0 else None,
-                )
+                known = first_env if part == 0 else None
+                chunk = Chunk(factories[rows], rows.start, block, first_env=known, **options.of_chunks)
                 self.chunks.append(chunk)
         except EnvFault:
             close_all(self.chunks)

@@ -13,28 +13,25 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
-from shoal.core.arrays import Array
 from shoal.core.machine import usable_cores
 from shoal.core.protocols import Batched, parts_of
+from shoal.vector.choose import without_collections
 from shoal.vector.make import _is_compiled, make_vec
+from shoal.vector.random_actions import RandomActions
 
 NUM_ENVS = (8, 32, 128)
 BACKENDS = ("serial", "process", "split")  # the others are for environments that step all at once
 TURNS, SECONDS = 5, 1.0
 _CLOSE = 1.05  # as fast as the fastest, for all that a measurement of a second can tell
-_TABLE = 64  # batches of actions drawn beforehand where all actions are legal
 _WARM_UP = 3  # steps: the first may compile, load or cache something
-_MASK = "action_mask"
 
 
 @dataclass(frozen=True)
@@ -118,7 +115,8 @@ def tune(
             clocks.append(_Clock(to_close.enter_context(closing(made))))
         for clock in clocks:
             clock.warm_up()
-        with _no_collection():
+        gc.collect()
+        with without_collections():
             for _ in range(turns):
                 for clock in clocks:
                     clock.turn(seconds / turns)
@@ -163,23 +161,11 @@ def _label(backend: str, threads: int) -> str:
     return backend if backend != "compiled" else f"{backend}, {threads} thread{'s' if threads > 1 else ''}"
 
 
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    gc.collect()
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
 class _Clock:
     """A batch of environments, and what its steps took."""
 
     def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
-        self.env, self._legal = env, LegalActions(env)
+        self.env, self._legal = env, RandomActions(env, seed=0)
         self._rates: list[float] = []
         self._steps, self._cpu_s = 0, 0.0
 
@@ -224,46 +210,3 @@ def worker_cpu_s(pids: Sequence[int]) -> float:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         ticks += int(fields[11]) + int(fields[12])  # user and system
     return ticks / os.sysconf("SC_CLK_TCK")
-
-
-class LegalActions:
-    """Random actions for a batch: legal ones, where its observations have an `action_mask`.
-
-    >>> import gymnasium as gym
-    >>> with closing(gym.make_vec("CartPole-v1", 3)) as env:
-    ...     LegalActions(env)(env.reset(seed=0)[0]).shape
-    (3,)
-    """
-
-    def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
-        action, observation = env.single_action_space, env.single_observation_space
-        self._random = np.random.default_rng(0)
-        self._space, self._num_envs = env.action_space, env.num_envs
-        self._parts: list[tuple[int, int]] = []  # (how many choices, the number of the first) of each masked choice
-        if isinstance(observation, spaces.Dict) and _MASK in observation.spaces:
-            if isinstance(action, spaces.Discrete):
-                self._parts = [(int(action.n), int(action.start))]
-            elif isinstance(action, spaces.MultiDiscrete) and action.nvec.ndim == 1:
-                self._parts = [(int(n), int(start)) for n, start in zip(action.nvec, action.start, strict=True)]
-            elif isinstance(action, spaces.MultiBinary) and len(action.shape) == 1:
-                self._parts = [(2, 0)] * int(action.shape[0])
-        self._shape = (env.num_envs, *(action.shape or ()))
-        self._dtype = action.dtype
-        self._table: list[Any] = []
-        self._turn = 0
-        if not self._parts:
-            env.action_space.seed(0)
-            self._table = [env.action_space.sample() for _ in range(_TABLE)]
-
-    def __call__(self, observations: Any) -> Any:
-        """One action for each environment, in the state it is in."""
-        if not self._parts:
-            self._turn += 1
-            return self._table[self._turn % _TABLE]
-        mask: Array = np.asarray(observations[_MASK]).reshape(self._num_envs, -1) != 0  # bool[N, all choices]
-        chosen, first = [], 0
-        for count, start in self._parts:
-            luck = np.where(mask[:, first : first + count], self._random.random((self._num_envs, count)), -1.0)
-            chosen.append(luck.argmax(1) + start)
-            first += count
-        return np.stack(chosen, axis=1).reshape(self._shape).astype(self._dtype)

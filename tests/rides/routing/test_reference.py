@@ -182,7 +182,7 @@ def test_two_writers_do_not_mix_their_lines(tmp_path: Path) -> None:
     running = [
         subprocess.Popen([sys.executable, "-c", script, str(cache), name], env=dict(os.environ)) for name in "ab"
     ]
-    assert [process.wait(60) for process in running] == [0, 0]
+    assert [process.wait(200) for process in running] == [0, 0]
     assert set(RouteCache(cache).routes()) == {f"{name}-{i}" for name in "ab" for i in range(200)}
 
 

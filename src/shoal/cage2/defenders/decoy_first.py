@@ -197,11 +197,7 @@ def next_decoy(hand: Any, entry: int) -> Any:
                     return action
         return NONE
     if entry == NONE:
-        for host in UNKNOWN_ORDER:
-            action = decoy_on(m, host)
-            if action != NONE:
-                return action
-        return NONE
+        return first_decoy(m, UNKNOWN_ORDER, NONE)
     pivot = pivot_of(entry)
     if m.now == 2 and entry == USER1:
         return decoy_on(m, USER2)  # one decoy suffices on Enterprise1, and this may still be Meander
@@ -211,8 +207,13 @@ def next_decoy(hand: Any, entry: int) -> Any:
         action = decoy_on(m, pivot)
         if action != NONE:
             return action
-    for host in BLINE_ORDER:
-        action = decoy_on(m, host) if host != pivot else NONE
+    return first_decoy(m, BLINE_ORDER, pivot)
+
+
+def first_decoy(m: Any, hosts: Any, but: int) -> int:
+    """The next decoy for the first of these hosts that needs one, or NONE."""
+    for host in hosts:
+        action = decoy_on(m, host) if host != but else NONE
         if action != NONE:
             return action
     return NONE

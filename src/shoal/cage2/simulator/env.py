@@ -55,6 +55,12 @@ def draw_episode(state: Any, rng: Any, params: Any) -> None:
     state.game.final = params.final
 
 
+def masked(numbers: int) -> gym.spaces.Dict:
+    """So many bits, and an action mask beside them."""
+    bits = gym.spaces.Box(0, 1, (numbers,), np.uint8)
+    return gym.spaces.Dict({"obs": bits, "action_mask": gym.spaces.MultiBinary(NUM_ACTIONS)})
+
+
 class Cage2(CompiledEnv):
     """Blue's 52 bits and 145 actions. An episode *terminates* at its horizon: the score is a sum over it.
 
@@ -112,12 +118,7 @@ class Cage2(CompiledEnv):
 class Cage2Useful(Cage2):
     """The same with an action mask of the actions that could do any good (see `memory.write_useful`)."""
 
-    observation_space: gym.Space[Any] = gym.spaces.Dict(
-        {
-            "obs": gym.spaces.Box(0, 1, (PLAIN_FEATURES,), np.uint8),
-            "action_mask": gym.spaces.MultiBinary(NUM_ACTIONS),
-        }
-    )
+    observation_space: gym.Space[Any] = masked(PLAIN_FEATURES)
 
     @staticmethod
     def observe(state: Any, out: Any, mask: Any, params: Any) -> None:  # type: ignore[override]
@@ -152,12 +153,7 @@ class Cage2Memory(Cage2):
 class Cage2MemoryUseful(Cage2Memory):
     """Memory features with an action mask of the actions that could do any good."""
 
-    observation_space: gym.Space[Any] = gym.spaces.Dict(
-        {
-            "obs": gym.spaces.Box(0, 1, (MEMORY_FEATURES,), np.uint8),
-            "action_mask": gym.spaces.MultiBinary(NUM_ACTIONS),
-        }
-    )
+    observation_space: gym.Space[Any] = masked(MEMORY_FEATURES)
 
     @staticmethod
     def observe(state: Any, out: Any, mask: Any, params: Any) -> None:  # type: ignore[override]

@@ -28,6 +28,8 @@ from shoal.cage2.defenders.decoy_first import (
     decoy_on,
     event_now,
     exploit_now,
+    first_decoy,
+    look_again,
     pivot_of,
 )
 from shoal.cage2.simulator.memory import LAST_RESTORE, MEMORY
@@ -129,27 +131,11 @@ def next_decoy(m: Any) -> Any:
         return NONE
     entry = bline_entry(m)
     if entry == NONE:
-        for host in UNKNOWN_ORDER:
-            action = decoy_on(m, host)
-            if action != NONE:
-                return action
-        return NONE
+        return first_decoy(m, UNKNOWN_ORDER, NONE)
     pivot = pivot_of(entry)
     just_restored = m.last_kind == LAST_RESTORE and m.last_host == pivot
     if event_now(m) != pivot and not just_restored:  # a decoy hit reads as an exploit where one is deployed at once
         action = decoy_on(m, pivot)
         if action != NONE:
             return action
-    for host in BLINE_ORDER:
-        action = decoy_on(m, host) if host != pivot else NONE
-        if action != NONE:
-            return action
-    return NONE
-
-
-def look_again(m: Any) -> int:
-    """With nothing better to do, analyse the servers where a shell can have been missed."""
-    for host in (ENTERPRISE1, ENTERPRISE2):
-        if m.seen_step[host] > 0 and m.analysed >> host & 1 == 0:
-            return action_index(ANALYSE, host)
-    return NONE
+    return first_decoy(m, BLINE_ORDER, pivot)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import gymnasium as gym
 import numpy as np
 
-from shoal.cage2.simulator.env import MIX, PARAMS, Cage2, draw_episode
+from shoal.cage2.simulator.env import MIX, PARAMS, Cage2, draw_episode, masked
 from shoal.cage2.simulator.memory import (
     FEATURES_VERSION,
     MEMORY,
@@ -24,7 +24,7 @@ from shoal.cage2.simulator.memory import (
     write_features,
     write_useful,
 )
-from shoal.cage2.simulator.network import HOSTS, NUM_ACTIONS, NUM_HOSTS, REMOVE, RESTORE
+from shoal.cage2.simulator.network import HOSTS, NUM_HOSTS, REMOVE, RESTORE
 from shoal.cage2.simulator.step import STATE, advance, write_bits
 from shoal.cage2.workflows.orders import (
     NUM_ORDERS,
@@ -127,12 +127,7 @@ class Ordered(Cage2, Batched):
 class OrderedUseful(Ordered):
     """The same with the mask of useful actions."""
 
-    observation_space: gym.Space[Any] = gym.spaces.Dict(
-        {
-            "obs": gym.spaces.Box(0, 1, (PLAIN_FEATURES + NUM_PAIRS,), np.uint8),
-            "action_mask": gym.spaces.MultiBinary(NUM_ACTIONS),
-        }
-    )
+    observation_space: gym.Space[Any] = masked(PLAIN_FEATURES + NUM_PAIRS)
 
     @staticmethod
     def observe(state: Any, out: Any, mask: Any, params: Any) -> None:  # type: ignore[override]
@@ -176,12 +171,7 @@ class OrderedMemory(Ordered):
 class OrderedMemoryUseful(OrderedMemory):
     """The same with a mask of useful actions; "obedient" leaves of the fixes only those that keep to the order."""
 
-    observation_space: gym.Space[Any] = gym.spaces.Dict(
-        {
-            "obs": gym.spaces.Box(0, 1, (ORDERED_FEATURES,), np.uint8),
-            "action_mask": gym.spaces.MultiBinary(NUM_ACTIONS),
-        }
-    )
+    observation_space: gym.Space[Any] = masked(ORDERED_FEATURES)
 
     @staticmethod
     def observe(state: Any, out: Any, mask: Any, params: Any) -> None:  # type: ignore[override]

@@ -32,7 +32,6 @@ COUNTED = 0b1_1110_1111_1110  # the hosts that can count as compromised: all but
 
 ORDERS: tuple[Order, ...] = tuple(itertools.permutations(UNITS))  # lexicographic in UNITS
 NUM_ORDERS = 120
-NUM_CLASSES = 24
 PAIRS = tuple(itertools.combinations(range(NUM_UNITS), 2))
 NUM_PAIRS = 10
 
@@ -161,12 +160,6 @@ def pairwise_bits(order: str | int | Order) -> np.ndarray:
 def kendall(first: str | int | Order, second: str | int | Order) -> int:
     """In how many of the 10 pairs two orders disagree."""
     return int((pairwise_bits(first) != pairwise_bits(second)).sum())
-
-
-def kendall_matrix() -> np.ndarray:
-    """int64[120, 120]: Kendall's distance of every pair of orders."""
-    distances: np.ndarray = (PAIR_BITS[:, None] != PAIR_BITS[None]).sum(-1)
-    return distances
 
 
 def classes() -> list[list[int]]:

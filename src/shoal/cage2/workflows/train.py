@@ -21,7 +21,7 @@ from shoal.cage2.workflows.run import finish, order_run, policy_meta
 from shoal.callbacks import Callback, Training
 from shoal.core.statistics import HALF
 from shoal.learn.learner import Learner
-from shoal.runs.disk import from_json, replace_atomically, to_json
+from shoal.runs.disk import replace_atomically, to_json
 from shoal.stopping import Epochs, Update
 from shoal.training import loop
 
@@ -62,11 +62,6 @@ class OrderResult:
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
-
-    @staticmethod
-    def from_json(data: dict[str, Any]) -> OrderResult:
-        shares = {name: Share(**data[name]) for name in ("compliance", "believed_compliance", "coverage", "wasted")}
-        return OrderResult(**{**data, **shares})
 
 
 def train_order(
@@ -146,12 +141,6 @@ def train_order(
         replace_atomically(folder / RESULT, to_json(result.to_json()))
         finish(run, f"ended by {stopped} after {done} updates, the weights of update {trial.chosen} were kept")
     return result
-
-
-def load_result(folder: str | Path) -> OrderResult | None:
-    """The result of a finished pull in `folder`, or None."""
-    file = Path(folder) / RESULT
-    return OrderResult.from_json(from_json(file.read_bytes())) if file.exists() else None
 
 
 def train_universal(

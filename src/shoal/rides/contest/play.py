@@ -22,7 +22,7 @@ from shoal.rides.flexibility.calibration import Calibration
 from shoal.rides.knowledge import settle
 from shoal.rides.options import RidesOptions
 from shoal.rides.routing.problem import NO_CHANGE, OFFER_MIN, Status
-from shoal.rides.world.world import World, make_world
+from shoal.rides.world.world import make_world
 from shoal.runs.pace import Pace
 
 Array = np.ndarray[Any, Any]
@@ -85,7 +85,7 @@ def contest(
 
     played: dict[str, Played] = {}
     say(f"{BASE}: {days} days")
-    env = _environment(world, options, {"start": "none"}, None, size, threads)
+    env = _environment(options, {"start": "none"}, None, size, threads)
     base, booked = _play_all(_never, env, chunks, days, offers=False)
     env.close()
     played[BASE] = priced(base)
@@ -93,7 +93,7 @@ def contest(
         entrant = entrants[name]
         say(f"{name}: {days} days")
         one = entrant if isinstance(entrant, Entrant) else Entrant(entrant)
-        env = _environment(world, options, one.changes, one.flexibility or flexibility, size, threads)
+        env = _environment(options, one.changes, one.flexibility or flexibility, size, threads)
         env.believed = believed
         try:
             play, _ = _play_all(one.policy, env, chunks, days)
@@ -122,7 +122,6 @@ def histories_only(options: RidesOptions) -> dict[str, Array]:
 
 
 def _environment(
-    world: World,
     options: RidesOptions,
     changes: Mapping[str, Any],
     flexibility: dict[str, Array] | None,

@@ -1,4 +1,4 @@
-"""A city and a day as plain data: rows for a table, series for a figure (rides/figures draws them)."""
+"""A day as plain data: rows for a table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from shoal.rides.world.city import PURPOSES, City
-from shoal.rides.world.days import SLOT_S, Day, Days
+from shoal.rides.world.days import Day
 from shoal.rides.world.population import AGES, INCOMES, OCCUPATIONS
 from shoal.rides.world.riders import Riders
 from shoal.rides.world.tables import clock
@@ -34,27 +34,4 @@ def day_rows(city: City, day: Day, riders: Riders | None = None) -> list[dict[st
             "dropoff": f"{clock(request['dropoff_open'])}-{clock(request['dropoff_close'])}",
         }
         rows.append(row)
-    return rows
-
-
-def demand_by_hour(days: Days) -> dict[str, Array]:
-    """When riders want to be picked up: where each half hour begins, `hour`, and its `share`, float64[48] each."""
-    return {"hour": np.arange(len(days.demand)) * SLOT_S / 3600.0, "share": days.demand}
-
-
-def population_rows(riders: Riders) -> list[dict[str, Any]]:
-    """How many riders have each age group, occupation and income band, by split."""
-    rows = []
-    for column, codes, names in (
-        ("age", riders.age, AGES),
-        ("occupation", riders.occupation, OCCUPATIONS),
-        ("income", riders.income, INCOMES),
-    ):
-        for code, name in enumerate(names):
-            chosen = codes == code
-            counts = {
-                "train": int((chosen & ~riders.held_out).sum()),
-                "held_out": int((chosen & riders.held_out).sum()),
-            }
-            rows.append({"profile": column, "value": name, **counts})
     return rows

@@ -45,7 +45,7 @@ def set_windows(day: Any, r: Any, windows: Any) -> None:
     own[2 * r + 1, OPEN], own[2 * r + 1, CLOSE] = windows[2], windows[3]
 
 
-def test_offers(day: Any, plan: Any, v: Any, r: Any, windows: Any, price: Any, fits: Any) -> None:
+def test_offers(day: Any, plan: Any, v: Any, r: Any, windows: Any, fits: Any) -> None:
     """fits[offer]: whether a plan that serves `r` in route `v` is feasible under each offer's windows."""
     travel, own, _ = day
     route = plan[0][v]
@@ -86,7 +86,7 @@ def note_offers(
         worst = max(worst, prices[offer])
     if price >= worst:
         return
-    test_offers(day, plan, v, r, windows, price, fits)
+    test_offers(day, plan, v, r, windows, fits)
     for offer in range(16):
         if fits[offer] and price < prices[offer]:
             prices[offer] = price

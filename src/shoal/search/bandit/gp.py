@@ -42,9 +42,9 @@ class FiniteGP:
     [1.03, 1.69, 1.69, 2.31, 2.31, 2.97]
     """
 
-    def __init__(self, points: Array, kernel: Any = None, *, fit_from: int = 6, noise: bool = True) -> None:
+    def __init__(self, points: Array, kernel: Any = None, *, fit_from: int = 6) -> None:
         self.points, self.fit_from = np.asarray(points, np.float64), fit_from
-        self.kernel = kernel if kernel is not None else default_kernel(noise)
+        self.kernel = kernel if kernel is not None else default_kernel()
 
     def posterior(
         self,
@@ -110,14 +110,13 @@ class FiniteGP:
             raise ValueError(f"expected items in 0 .. {len(self.points) - 1}, got {list(items)}")
 
 
-def default_kernel(noise: bool = True) -> Any:
+def default_kernel() -> Any:
     """Signal variance x Mallows + noise between pulls, in standardised units."""
     from sklearn.gaussian_process.kernels import ConstantKernel, WhiteKernel
 
     from shoal.search.bandit.kernels import Mallows
 
-    kernel = ConstantKernel(1.0, (0.1, 10.0)) * Mallows()
-    return kernel + WhiteKernel(0.01, (1e-4, 1.0)) if noise else kernel
+    return ConstantKernel(1.0, (0.1, 10.0)) * Mallows() + WhiteKernel(0.01, (1e-4, 1.0))
 
 
 def standard(values: Array, noise: Array) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -110,13 +110,13 @@ def ranking(told: Sequence[Told]) -> list[int]:
     return sorted(averages, key=lambda item: averages[item], reverse=True)
 
 
-def make(name: str, points: Array, *, budget: int, seed: int, kernel: Any = None) -> Strategy:
+def make(name: str, points: Array, *, budget: int, seed: int) -> Strategy:
     """A strategy by name, over the rows of `points`; `budget` is the number of pulls it will have."""
     if name == "ucb":
         from shoal.search.bandit.gp import FiniteGP
         from shoal.search.bandit.ucb import UCB
 
-        return UCB(FiniteGP(points, kernel), seed)
+        return UCB(FiniteGP(points), seed)
     if name == "random":
         return RandomSearch(len(points), seed)
     if name == "halving":

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
 from shoal.core.arrays import Array
-from shoal.search.bandit.gp import FiniteGP, Posterior
+from shoal.search.bandit.gp import FiniteGP
 from shoal.search.bandit.strategies import Told, shuffled
-
-Schedule = Callable[[int, int], float]  # (number of items, number of the pull from 1) -> beta
 
 
 def srinivas(items: int, pull: int, *, delta: float = 0.1, scale: float = 0.2) -> float:
@@ -30,11 +27,11 @@ class UCB:
     A pull under way lowers the standard deviations as if it had come out at its posterior mean (Desautels et al. 2014,
     "Parallelizing exploration-exploitation tradeoffs"). A pull that did not pass says nothing of the item's value, but
     lowers the chance that this item and its neighbours pass: the height of the bound above the lowest posterior mean is
-    weighted with that chance. An item is pulled again only with `repeats`, or when all have been.
+    weighted with that chance. An item is pulled again only when all have been.
     """
 
-    def __init__(self, gp: FiniteGP, seed: int = 0, beta: Schedule = srinivas, *, repeats: bool = False) -> None:
-        self.gp, self.beta, self.repeats = gp, beta, repeats
+    def __init__(self, gp: FiniteGP, seed: int = 0) -> None:
+        self.gp = gp
         self.items = len(gp.points)
         self.told: list[Told] = []
         self.pending: list[int] = []
@@ -43,7 +40,7 @@ class UCB:
 
     def ask(self) -> int:
         heights = np.round(self.acquisition(), 9)  # ties in mathematics must be ties here, whatever the machine
-        done = set(self.pending) | (set() if self.repeats else {pull.item for pull in self.told})
+        done = set(self.pending) | {pull.item for pull in self.told}
         if len(done) < self.items:
             heights[list(done)] = -np.inf
         best = np.flatnonzero(heights == heights.max())
@@ -56,14 +53,10 @@ class UCB:
             self.pending.remove(item)
         self.told.append(Told(item, mean, se, passed))
 
-    def posterior(self) -> Posterior:
-        """Of the pulls told that passed."""
-        return self.gp.posterior(*_columns([pull for pull in self.told if pull.passed]))
-
     def acquisition(self) -> Array:
         """float64[n], in standardised units: higher is asked first."""
         found = self.gp.posterior(*_columns([pull for pull in self.told if pull.passed]), self.pending)
-        beta = self.beta(self.items, len(self.told) + len(self.pending) + 1)
+        beta = srinivas(self.items, len(self.told) + len(self.pending) + 1)
         bound = found.mean + math.sqrt(beta) * found.std
         bound = (bound - found.mean.min()) / max(float(found.std.max()), 1e-12)
         return np.asarray(bound * self.chance_to_pass())

@@ -10,30 +10,27 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import select
 import signal
 from collections.abc import Sequence
 from multiprocessing import util
 from typing import Any
 
 import cloudpickle
-from gymnasium.vector import AutoresetMode
 
 from shoal.core.arrays import Array
 from shoal.core.errors import EnvFault, EnvTimeout, WorkerDied
 from shoal.core.machine import usable_cores
-from shoal.core.own import parse_autoreset
-from shoal.core.seeds import Stream
 from shoal.vector.batch import BatchVectorEnv, News
 from shoal.vector.chunk import Infos
 from shoal.vector.environments import EnvFactory
 from shoal.vector.memory import Block, SharedMemory
-from shoal.vector.parts import check_policy, cut
+from shoal.vector.parts import Common, check_options, cut, owned_rows
 from shoal.vector.workers import worker as protocol
 from shoal.vector.workers.launch import check_processes, safe_start_method
-from shoal.vector.workers.parts import check_options, indices, owned_rows
 from shoal.vector.workers.protocol import Sieve, faults_of, raise_mistakes
 from shoal.vector.workers.rows import SharedRows
-from shoal.vector.workers.supervisor import Remote, end_all, leave, wait_for_some
+from shoal.vector.workers.supervisor import Remote, end_all, leave
 
 TERMINATE_S = 1.0  # closing: SIGTERM works
 
@@ -58,22 +55,17 @@ class ProcessVectorEnv(BatchVectorEnv):
         workers: int | None = None,
         slices: str = "lockstep",
         start_method: str | None = None,
-        stream: Stream = Stream.TRAIN,
         step_timeout_s: float = 300.0,
         start_timeout_s: float = 120.0,
-        on_fault: str = "fail",
-        max_restarts: int = 10,
-        restart_window: int = 10_000,
-        check_finite: bool = True,
-        autoreset_mode: str | AutoresetMode = "same_step",
+        **common: Any,
     ) -> None:
+        """`common` options are those of `shoal.vector.parts.Common`."""
         self._workers: list[Remote] = []
         check_processes()
-        self.factories, self.on_fault = list(factories), on_fault
+        self.factories, self._common = list(factories), Common(**common)
+        self.on_fault = self._common.on_fault
         self.step_timeout_s, self.start_timeout_s = step_timeout_s, start_timeout_s
         num_envs = len(self.factories)
-        check_policy(on_fault, max_restarts, restart_window)
-        mode = parse_autoreset(autoreset_mode)
         check_options(num_envs, workers, slices, step_timeout_s, start_timeout_s)
         self._context = multiprocessing.get_context(safe_start_method(start_method))
         count = min(workers or usable_cores(), num_envs - self._here)
@@ -83,14 +75,8 @@ class ProcessVectorEnv(BatchVectorEnv):
         self.by_readiness = slices == "ready"
         owned = [owned_rows(number, count, parts, self.by_readiness, self._here) for number in range(count)]
         self._workers = [Remote(number, rows, self._look_s) for number, rows in enumerate(owned)]
-        self._options = {
-            "stream": int(stream),
-            "restart": on_fault == "restart",
-            "max_restarts": max_restarts,
-            "check_finite": check_finite,
-            "next_step": mode == AutoresetMode.NEXT_STEP,
-            "look_s": self._workers_look_s if count + (self._here > 0) <= usable_cores() else 0.0,
-        }
+        look_s = self._workers_look_s if count + (self._here > 0) <= usable_cores() else 0.0
+        self._options = {"chunks": self._common.of_chunks, "look_s": look_s}
         # At exit before multiprocessing joins its children: an environment that ignores SIGTERM would hang that.
         self._finalizer = util.Finalize(self, end_all, (self._workers, TERMINATE_S), exitpriority=10)
         try:
@@ -106,17 +92,8 @@ class ProcessVectorEnv(BatchVectorEnv):
             block.clear()
             self._rows = SharedRows(block)
             util.Finalize(self, self._rows.close, exitpriority=9)
-            super().__init__(
-                block,
-                parts,
-                stream=stream,
-                max_restarts=max_restarts,
-                restart_window=restart_window,
-                autoreset_mode=mode,
-                metadata=known["metadata"],
-                render_mode=known["render_mode"],
-                spec=known["spec"],
-            )
+            about = {name: known[name] for name in ("metadata", "render_mode", "spec")}
+            super().__init__(block, parts, self._common, **about)
             self._serving = [[w for w in self._workers if part in w.step_bytes] for part in range(len(parts))]
             self._infos = Sieve()
             self._attributes: dict[str, Sequence[Any]] = {}  # set by the caller: a new worker gets them
@@ -181,12 +158,14 @@ class ProcessVectorEnv(BatchVectorEnv):
                 faults += faults_of(frame)
         return infos, faults
 
-    def ready(self, waiting: Sequence[int], at_least: int = 1) -> list[int]:
-        """Those of the slices `waiting` that have an answer; waits until there are `at_least` so many."""
+    def ready(self, waiting: Sequence[int]) -> list[int]:
+        """Those of the slices `waiting` that have an answer; waits until one has."""
+        poll = select.poll()
         by_fd = {self._serving[part][0].connection.fileno(): part for part in waiting}
-        found = wait_for_some(by_fd, min(at_least, len(waiting)), self.step_timeout_s)
-        if len(found) < min(at_least, len(waiting)):
-            self._late = True  # recv says for whom
+        for fd in by_fd:
+            poll.register(fd, select.POLLIN)
+        found = [by_fd[fd] for fd, _ in poll.poll(self.step_timeout_s * 1000)] if by_fd else []
+        self._late = not found and bool(by_fd)  # recv says for whom
         return sorted(found) or list(waiting)
 
     def _do_drain(self) -> None:
@@ -257,7 +236,7 @@ class ProcessVectorEnv(BatchVectorEnv):
         self._attributes[name] = values
 
     def _values_for(self, one: Remote, name: str, values: Sequence[Any]) -> bytes:
-        return bytes(cloudpickle.dumps((name, [[values[index] for index in indices(rows)] for _, rows in one.parts])))
+        return bytes(cloudpickle.dumps((name, [values[rows] for _, rows in one.parts])))
 
     def _tell_all(self, command: int, payload: bytes) -> None:
         for one in self._workers:

@@ -1,8 +1,8 @@
 """`ray`: environments in actors of a Ray cluster, on any number of nodes.
 
 The same chunks as everywhere else, the same seeds and the same replies to faults as `process`; only how rows travel
-differs: a step sends each actor its actions as one array of bytes and gets its rows back as one. They are copied once,
-into the block, or into the rollout where the caller has asked for one (`allocate`).
+differs: a step sends each actor of a cluster its actions as one array of bytes and gets its rows back as one, which is
+copied once, into the block or the rollout (`allocate`). Actors of a local instance see both (ray_shared.py).
 """
 
 from __future__ import annotations
@@ -12,23 +12,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import cloudpickle
-import numpy as np
-from gymnasium.vector import AutoresetMode
 
 from shoal.core.errors import EnvFault, EnvTimeout, NoPlace, WorkerDied
 from shoal.core.machine import usable_cores
-from shoal.core.own import parse_autoreset
-from shoal.core.seeds import Stream
 from shoal.vector.batch import BatchVectorEnv, News
 from shoal.vector.chunk import Infos
 from shoal.vector.environments import EnvFactory
-from shoal.vector.memory import Block
-from shoal.vector.parts import check_policy, cut
+from shoal.vector.parts import Common, check_options, cut
 from shoal.vector.workers import ray_rows
-from shoal.vector.workers.parts import check_options
 from shoal.vector.workers.protocol import Sieve, faults_of, raise_mistakes
 from shoal.vector.workers.ray_instance import INSTANCE, free_cores
 from shoal.vector.workers.ray_remote import Here, RemoteActor
+from shoal.vector.workers.ray_shared import Shared
 from shoal.vector.workers.supervisor import CLOSE_S
 
 START_S, PLACE_S = 60.0, 10.0  # until an actor runs: at first, and in the place of a dead one
@@ -49,74 +44,61 @@ class RayVectorEnv(BatchVectorEnv):
         workers: int | None = None,
         address: str | None = None,
         min_envs: int | None = None,
-        stream: Stream = Stream.TRAIN,
         step_timeout_s: float = 300.0,
         start_timeout_s: float = 120.0,
-        on_fault: str = "fail",
-        max_restarts: int = 10,
-        restart_window: int = 10_000,
-        check_finite: bool = True,
-        autoreset_mode: str | AutoresetMode = "same_step",
+        **common: Any,
     ) -> None:
+        """`common` options are those of `shoal.vector.parts.Common`."""
         self._actors: list[RemoteActor] = []
-        self.factories, self.on_fault, self.min_envs = list(factories), on_fault, min_envs
+        alike = Common(**common)
+        self.factories, self.on_fault, self.min_envs = list(factories), alike.on_fault, min_envs
         self.step_timeout_s, self.start_timeout_s = step_timeout_s, start_timeout_s
         num_envs = len(self.factories)
-        check_policy(on_fault, max_restarts, restart_window)
         check_options(num_envs, workers, "lockstep", step_timeout_s, start_timeout_s)
-        if min_envs is not None and (on_fault != "restart" or not 0 < min_envs <= num_envs):
+        if min_envs is not None and (self.on_fault != "restart" or not 0 < min_envs <= num_envs):
             raise ValueError(
-                f"expected min_envs from 1 to {num_envs} with on_fault restart, got {min_envs}, {on_fault}"
+                f"expected min_envs from 1 to {num_envs} with on_fault restart, got {min_envs}, {self.on_fault}"
             )
-        mode = parse_autoreset(autoreset_mode)
         local = address in (None, "local")
+        self._shared = Shared()
         self._ray = INSTANCE.join(address, min(workers or usable_cores(), num_envs) if local else None)
-        self._finalizer = weakref.finalize(self, _end, self._actors)
+        self._finalizer = weakref.finalize(self, _end, self._actors, self._shared)
         try:
             count, folder = min(workers or free_cores(self._ray), num_envs), INSTANCE.folder
             self._actors += [RemoteActor(self._ray, i, rows, folder) for i, rows in enumerate(cut(num_envs, count))]
-            self._options = {
-                "stream": int(stream),
-                "restart": on_fault == "restart",
-                "max_restarts": max_restarts,
-                "check_finite": check_finite,
-                "next_step": mode == AutoresetMode.NEXT_STEP,
-            }
+            self._options: dict[str, Any] = {"chunks": alike.of_chunks}
             for one in self._actors:
                 one.start()
             for one in self._actors:
-                one.wait_for_place(START_S)
+                one.wait_for_place(self._patience(START_S))
             scout = cloudpickle.dumps(self.factories[0])
             known = cloudpickle.loads(
                 self._actors[0].ask(start_timeout_s, "while being built", "scout", scout, 0)["spaces"]
             )
             self._options |= {name: known[name] for name in ("observation_space", "action_space")}
-            block = Block(num_envs, known["observation_space"], known["action_space"])
+            block = self._shared.block(num_envs, known["observation_space"], known["action_space"], self._actors)
             block.clear()
-            super().__init__(
-                block,
-                [slice(0, num_envs)],
-                stream=stream,
-                max_restarts=max_restarts,
-                restart_window=restart_window,
-                autoreset_mode=mode,
-                metadata=known["metadata"],
-                render_mode=known["render_mode"],
-                spec=known["spec"],
-            )
+            for one in self._actors:
+                one.block = block
+            about = {name: known[name] for name in ("metadata", "render_mode", "spec")}
+            super().__init__(block, [slice(0, num_envs)], alike, **about)
             self._infos, self._attributes = Sieve(), dict[str, Sequence[Any]]()
             answers = [(one, one.tell("build", self._job(one))) for one in self._actors]
             for one, answer in answers:
                 one.plain(one.take(answer, self._build_s(one), "while its environments were built"))
-                one.block = block
         except BaseException:
             self.closed = True
             self._finalizer()
             raise
 
     def _job(self, one: RemoteActor) -> bytes:
-        job = {"watched": one.watched, "factories": self.factories[one.rows], **self._options}
+        job = {"factories": self.factories[one.rows], "num_envs": len(self.factories), "actors": len(self._actors)}
+        job |= {"first": one.rows.start, "number": one.number, "shared": self._shared.place(one), **self._options}
         return bytes(cloudpickle.dumps(job))
+
+    def _patience(self, for_a_core: float) -> float:
+        """Seconds that an actor has to begin. In a local instance it has its core, and starts as fast as it can."""
+        return for_a_core if INSTANCE.folder is None else max(for_a_core, self.start_timeout_s)
 
     def _build_s(self, one: RemoteActor) -> float:
         return self.start_timeout_s * one.count
@@ -124,6 +106,9 @@ class RayVectorEnv(BatchVectorEnv):
     @property
     def _living(self) -> list[RemoteActor]:
         return [one for one in self._actors if not one.gone]
+
+    def _do_allocate(self, rows: int) -> None:
+        self._shared.allocate(self.block, rows, self._living, self.step_timeout_s)
 
     # -- stepping ------------------------------------------------------------------------------
 
@@ -134,7 +119,7 @@ class RayVectorEnv(BatchVectorEnv):
             if one.gone:
                 self._mask(one)
             elif not one.skip:
-                one.pending = one.tell("step", ray_rows.pack(self.block.actions, one.rows))
+                one.step()
 
     def _do_recv(self, part: int) -> News:
         asked = [one for one in self._living if not one.skip]
@@ -162,22 +147,11 @@ class RayVectorEnv(BatchVectorEnv):
                 continue
             finally:
                 one.pending = None
-            frame = self._take_in(one, found)
+            frame = one.take_in(found)
             if frame:
                 infos += self._infos(frame)
                 faults += faults_of(frame)
         return infos, faults
-
-    def _take_in(self, one: RemoteActor, answer: tuple[Any, Any, bytes | None]) -> dict[str, Any]:
-        """Rows into the block; the news."""
-        rows, finals, told = answer
-        frame = one.plain(told)
-        block = self.block
-        ray_rows.unpack(rows, ray_rows.outcome(block), one.rows)
-        if finals is not None:
-            ended = np.flatnonzero(block.terminated[one.rows] | block.truncated[one.rows]) + one.rows.start
-            ray_rows.unpack(finals, block.final_observations, ended)
-        return frame
 
     def _do_drain(self) -> None:
         for one in self._living:
@@ -189,25 +163,22 @@ class RayVectorEnv(BatchVectorEnv):
 
     def _do_reset(self, options: dict[str, Any] | None) -> News:
         everything, chosen = bool(self.block.reset_mask.all()), cloudpickle.dumps(options)
-        news = self._gather([(one, one.tell("reset", self._seeding(one), chosen)) for one in self._living], "in reset")
+        news = self._gather([(one, one.tell("reset", one.seeding(), chosen)) for one in self._living], "in reset")
         if everything:
             for one in self._living:
                 one.skip = False
         return news
 
-    def _seeding(self, one: RemoteActor, more: Sequence[str] = ()) -> Any:
-        return ray_rows.pack(ray_rows.told(self.block, (*ray_rows.SEEDING, *more)), one.rows)
-
     def _do_replay(self, plan: Sequence[tuple[int, Sequence[Any]]]) -> tuple[list[bool], list[EnvFault]]:
         followed, faults = [False] * self.num_envs, list[EnvFault]()
         asked = [
-            (one, one.tell("replay", self._seeding(one, ray_rows.OVER), cloudpickle.dumps(list(plan[one.rows]))))
+            (one, one.tell("replay", one.seeding(ray_rows.OVER), cloudpickle.dumps(list(plan[one.rows]))))
             for one in self._living
         ]
         for one, answer in asked:
             longest_s = self.step_timeout_s * one.count
             doing = "while unfinished episodes were replayed"
-            frame = self._take_in(one, one.take(answer, longest_s, doing))
+            frame = one.take_in(one.take(answer, longest_s, doing))
             followed[one.rows] = frame["followed"]
             faults += faults_of(frame)
         return followed, faults
@@ -265,15 +236,16 @@ class RayVectorEnv(BatchVectorEnv):
         one.end()
         block, asked = self.block, self.block.reset_mask[one.rows].copy()
         one.start()
-        one.wait_for_place(PLACE_S)
+        one.wait_for_place(self._patience(PLACE_S))
         one.ask(self._build_s(one), "while its environments were rebuilt", "build", self._job(one))
+        self._shared.tell_rollout(one, self.step_timeout_s)
         for name, values in self._attributes.items():
             doing = f"in set_attr({name!r})"
             raise_mistakes([one.ask(self.step_timeout_s, doing, "set_attr", one.values_for(name, values))])
         block.reset_mask[one.rows] = True
         try:
-            answer = one.tell("reset", self._seeding(one), cloudpickle.dumps(None))
-            self._take_in(one, one.take(answer, self.step_timeout_s, "in the reset after a restart"))
+            answer = one.tell("reset", one.seeding(), cloudpickle.dumps(None))
+            one.take_in(one.take(answer, self.step_timeout_s, "in the reset after a restart"))
         finally:
             block.reset_mask[one.rows] = asked
         self._mask(one)
@@ -290,8 +262,8 @@ class RayVectorEnv(BatchVectorEnv):
         self._mask(one)
         self.block.truncated[one.rows] = True
         fault.aftermath = (
-            f"there is no place for another within {PLACE_S:g} s: environments {one.named} are lost, the run goes on "
-            f"with {left} of {self.num_envs}"
+            f"there is no place for another within {self._patience(PLACE_S):g} s: environments {one.named} are lost, "
+            f"the run goes on with {left} of {self.num_envs}"
         )
 
     def _mask(self, one: RemoteActor) -> None:
@@ -342,7 +314,8 @@ class RayVectorEnv(BatchVectorEnv):
             raise fault
 
 
-def _end(actors: list[RemoteActor]) -> None:
+def _end(actors: list[RemoteActor], shared: Shared) -> None:
     for one in actors:
         one.end()
+    shared.close()
     INSTANCE.leave()

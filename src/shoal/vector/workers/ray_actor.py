@@ -1,15 +1,14 @@
 """The other side of `ray`: an actor that owns a chunk of environments and steps them when told to.
 
-It has a block of its own, of its own rows alone. Nothing it answers is an exception or a pickled object: rows are
-bytes, infos and faults are `marshal`'s plain data. What the user hands over on purpose (factories, options of a reset,
-arguments of `call`) is cloudpickled, as `process` does it.
+It has a block of its own, of its own rows alone, or sees that of its owner (ray_shared.py). Nothing it answers is an
+exception or a pickled object: rows are bytes, infos and faults are `marshal`'s plain data. What the user hands over on
+purpose (factories, options of a reset, arguments of `call`) is cloudpickled, as `process` does it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import marshal
-import mmap
 import os
 import sys
 from collections.abc import Callable
@@ -20,16 +19,34 @@ import numpy as np
 
 from shoal.core.arrays import Array
 from shoal.core.errors import as_fault
-from shoal.core.seeds import Stream
 from shoal.extras import version
 from shoal.vector.chunk import Chunk, Infos
 from shoal.vector.environments import first_environment
-from shoal.vector.memory import Block
+from shoal.vector.memory import Block, SharedMemory
 from shoal.vector.workers import ray_rows
 from shoal.vector.workers.protocol import fault_to_data
 from shoal.vector.workers.worker import call_all, news, set_all, spaces_of
 
 Answer = tuple[Array | None, Array | None, bytes | None]  # rows, final observations of the rows that have them, news
+
+
+Place = tuple[int, int, int]  # where its owner's memory is: process id, descriptor there, bytes
+
+
+def may_open(owner: int) -> bool:
+    """Whether this process can reach what `owner`, on the same machine, has open. Not without /proc."""
+    try:
+        return bool(os.listdir(f"/proc/{owner}/fd"))
+    except OSError:
+        return False
+
+
+def opened(place: Place) -> SharedMemory:
+    """The owner's memory."""
+    owner, fd, size = place
+    memory = SharedMemory(size, os.open(f"/proc/{owner}/fd/{fd}", os.O_RDWR | os.O_CLOEXEC))
+    memory.close()  # the mapping stays
+    return memory
 
 
 def versions() -> str:
@@ -41,11 +58,13 @@ class EnvActor:
     """Environments of one actor. Every method answers within itself: what goes wrong is data."""
 
     chunk: Chunk
+    shares = False  # it works in its owner's block: no rows travel
+    first = 0  # environment, as its owner counts them where it shares, else as it does itself
 
-    def hello(self, folders: list[str]) -> bytes:
+    def hello(self, folders: list[str], owner: int) -> bytes:
         """Who it is. `folders` are where its owner finds modules; last, so that what is installed here wins."""
         sys.path += [folder for folder in folders if folder not in sys.path]
-        return marshal.dumps({"pid": os.getpid(), "versions": versions()})
+        return marshal.dumps({"pid": os.getpid(), "versions": versions(), "shares": may_open(owner)})
 
     def scout(self, factory: bytes, index: int) -> bytes:
         """Build the first environment and tell its spaces."""
@@ -61,41 +80,55 @@ class EnvActor:
 
         def build() -> dict[str, Any]:
             options = cloudpickle.loads(job)
-            factories = options["factories"]
-            block = Block(len(factories), options["observation_space"], options["action_space"])
-            if options["watched"] is not None:
-                with open(options["watched"], "r+b") as file:
-                    block.current = np.frombuffer(mmap.mmap(file.fileno(), 8), np.int64)
-            block.clear()
+            factories, spaces = options["factories"], (options["observation_space"], options["action_space"])
+            self.shares, number = options["shared"] is not None, 0
+            if self.shares:
+                self.first, number = options["first"], options["number"]
+                memory = opened(options["shared"])
+                block = Block(options["num_envs"], *spaces, options["actors"], memory)
+            else:
+                block = Block(len(factories), *spaces)
+                block.clear()
+            if hasattr(os, "SCHED_BATCH"):  # as a worker of `process`: whoever waits for the others goes first
+                with contextlib.suppress(OSError):
+                    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
             self.chunk = Chunk(
                 factories,
-                0,
+                self.first,
                 block,
-                stream=Stream(options["stream"]),
-                restart=options["restart"],
-                max_restarts=options["max_restarts"],
-                check_finite=options["check_finite"],
-                next_step=options["next_step"],
+                worker=number,
                 first_env=self.__dict__.pop("first_env", None),
+                **options["chunks"],
             )
             return {}
 
         return self._guarded(build)
 
-    def step(self, actions: Array) -> Answer:
-        """Step all environments with these actions."""
-        ray_rows.unpack(actions, self.chunk.block.actions)
+    def rollout(self, rows: int, place: Place) -> bytes:
+        """From now on the owner may aim at rows of a rollout."""
+
+        def share() -> dict[str, Any]:
+            self.chunk.block.set_rollout(rows, opened(place))
+            return {}
+
+        return self._guarded(share)
+
+    def step(self, actions: Array | None = None) -> Answer:
+        """Step all environments with these actions, or those in the block."""
+        if actions is not None:
+            ray_rows.unpack(actions, self.chunk.block.actions)
         return self._answer(self.chunk.step)
 
-    def reset(self, seeding: Array, options: bytes) -> Answer:
+    def reset(self, seeding: Array | None, options: bytes) -> Answer:
         """Reset those that the mask names, with the seeds that come with it."""
-        ray_rows.unpack(seeding, ray_rows.told(self.chunk.block, ray_rows.SEEDING))
+        if seeding is not None:
+            ray_rows.unpack(seeding, ray_rows.told(self.chunk.block, ray_rows.SEEDING))
         return self._answer(lambda: self.chunk.reset(cloudpickle.loads(options)))
 
-    def replay(self, seeding: Array, plan: bytes) -> Answer:
+    def replay(self, seeding: Array | None, plan: bytes) -> Answer:
         """Reach unfinished episodes again; the news say who followed."""
-        block = self.chunk.block
-        ray_rows.unpack(seeding, ray_rows.told(block, (*ray_rows.SEEDING, *ray_rows.OVER)))
+        if seeding is not None:
+            ray_rows.unpack(seeding, ray_rows.told(self.chunk.block, (*ray_rows.SEEDING, *ray_rows.OVER)))
         followed: list[bool] = []
 
         def replay() -> Infos:
@@ -123,11 +156,13 @@ class EnvActor:
         try:
             infos = action()
         except BaseException as error:  # an EnvFault stays as it is
-            return None, None, marshal.dumps({"error": fault_to_data(as_fault(error, "in a worker", 0, None, None))})
+            return None, None, self._told(error)
+        told = marshal.dumps({**news(infos, self.chunk), **more}) if infos or self.chunk.faults or more else None
+        if self.shares:
+            return None, None, told
         block = self.chunk.block
         ended = np.flatnonzero(block.terminated | block.truncated)
         finals = ray_rows.pack(block.final_observations, ended) if len(ended) else None
-        told = marshal.dumps({**news(infos, self.chunk), **more}) if infos or self.chunk.faults or more else None
         return ray_rows.pack(ray_rows.outcome(block)), finals, told
 
     def _guarded(self, action: Callable[[], dict[str, Any]]) -> bytes:
@@ -136,4 +171,7 @@ class EnvActor:
         except BaseException as error:
             with contextlib.suppress(AttributeError):
                 self.chunk.close()
-            return marshal.dumps({"error": fault_to_data(as_fault(error, "in a worker", 0, None, None))})
+            return self._told(error)
+
+    def _told(self, error: BaseException) -> bytes:
+        return marshal.dumps({"error": fault_to_data(as_fault(error, "in a worker", self.first, None, None))})

@@ -103,11 +103,17 @@ class Instance:
                     _node_ip_address=LOOPBACK,
                     _temp_dir=self._folder,
                 )
-        except BaseException:
+        except BaseException as error:
             with contextlib.suppress(Exception):
                 ray.shutdown()
             self._clear()
-            raise
+            if not isinstance(error, Exception):
+                raise
+            raise RuntimeError(
+                f"--backend ray: Ray's processes did not start here: {str(error).rstrip('.')}. Is the machine "
+                "overloaded, or short of memory? Try again, use --backend process, or name a running cluster with "
+                "--ray-address"
+            ) from error
 
     def _mute(self, mute: bool) -> None:
         """Ray prints the deaths of actors to standard output, where `--json` is; we tell them ourselves."""

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import marshal
-import mmap
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import cloudpickle
 import numpy as np
 
+from shoal.core.arrays import Array
 from shoal.core.errors import EnvFault, EnvTimeout, NoPlace, WorkerDied
+from shoal.core.machine import usable_cores
 from shoal.vector.memory import Block
-from shoal.vector.workers import ray_actor
+from shoal.vector.workers import ray_actor, ray_rows
 from shoal.vector.workers.protocol import fault_from_data
 
 KILL_S = 5.0
@@ -39,17 +39,17 @@ class RemoteActor:
         self.pending: Any = None  # of the one step that is in flight
         self.skip = False  # its environments were restarted since they were last seen: show them instead of stepping
         self.gone = False  # given up: its environments are masked for ever
-        self.watched: str | None = None  # a file of one number: the environment that it is inside of
-        self._current = np.full(1, -1, np.int64)
+        self.shares = False  # it sees the block itself
         self._actor: Any = None
 
     def start(self) -> None:
         """Ask for a place, on another node than the others where there are several."""
-        self._watch()
+        if self.shares and self.block is not None:  # who was there before may have died inside an environment
+            self.block.current[self.number] = -1
         kind = self.ray.remote(ray_actor.EnvActor)
         options = {"num_cpus": 1, "max_restarts": 0, "max_task_retries": 0, "scheduling_strategy": "SPREAD"}
         self._actor = kind.options(**options).remote()
-        self.pending = self._actor.hello.remote([os.path.abspath(folder) for folder in sys.path])
+        self.pending = self._actor.hello.remote([os.path.abspath(folder) for folder in sys.path], os.getpid())
 
     def wait_for_place(self, timeout_s: float) -> None:
         """Until it runs somewhere; NoPlace if it has found none by then."""
@@ -58,14 +58,19 @@ class RemoteActor:
             found = marshal.loads(self.ray.get(hello, timeout=timeout_s))
         except self.ray.exceptions.GetTimeoutError:
             self.end()
+            why = "the cluster has no core to spare"
+            if self.folder is not None:
+                load, cores = os.getloadavg()[0], usable_cores()
+                why += f", or it does not get to run: the load of this machine is {load:.0f} on {cores} core(s)"
             raise NoPlace(
-                f"no place within {timeout_s:g} s for an actor with environments {self.named}: the cluster has no core "
-                "to spare. Take fewer --workers, free some, or let the run go on with fewer environments (--min-envs)",
+                f"no place within {timeout_s:g} s for an actor with environments {self.named}: {why}. Take fewer "
+                "--workers, free some, or let the run go on with fewer environments (--min-envs)",
                 **self.where(),
             ) from None
         except self.ray.exceptions.RayError as error:
             raise self._died(error, "while it was started") from None
         self.pid = found["pid"]
+        self.shares = self.folder is not None and found["shares"]
         if found["versions"] != ray_actor.versions():
             raise NoPlace(
                 f"a node of the cluster has {found['versions']}, this machine {ray_actor.versions()}: install the same",
@@ -107,6 +112,29 @@ class RemoteActor:
         except self.ray.exceptions.RayError as error:
             raise self._died(error, doing) from None
 
+    def step(self) -> None:
+        """Set it to work on its environments' actions."""
+        assert self.block is not None
+        sent = () if self.shares else (ray_rows.pack(self.block.actions, self.rows),)
+        self.pending = self.tell("step", *sent)
+
+    def seeding(self, more: Sequence[str] = ()) -> Array | None:
+        """What a reset is told of seeds, and `more`."""
+        if self.shares or self.block is None:
+            return None
+        return ray_rows.pack(ray_rows.told(self.block, (*ray_rows.SEEDING, *more)), self.rows)
+
+    def take_in(self, answer: ray_actor.Answer) -> dict[str, Any]:
+        """Rows into the block, unless it has written them there itself; the news."""
+        rows, finals, told = answer
+        frame, block = self.plain(told), self.block
+        if rows is not None and block is not None:
+            ray_rows.unpack(rows, ray_rows.outcome(block), self.rows)
+            if finals is not None:
+                ended = np.flatnonzero(block.terminated[self.rows] | block.truncated[self.rows]) + self.rows.start
+                ray_rows.unpack(finals, block.final_observations, ended)
+        return frame
+
     def ask(self, timeout_s: float, doing: str, method: str, *args: Any) -> dict[str, Any]:
         """Call it and wait for plain data; a fault that it tells is raised."""
         return self.plain(self.take(self.tell(method, *args), timeout_s, doing))
@@ -114,11 +142,12 @@ class RemoteActor:
     def plain(self, told: bytes | None) -> dict[str, Any]:
         """Plain data of an answer, with environments counted as the batch counts them."""
         frame: dict[str, Any] = marshal.loads(told) if told is not None else {}
+        first = 0 if self.shares else self.rows.start
         for data in [*frame.get("faults", ()), *(frame[key] for key in ("error", "mistake") if key in frame)]:
             if data["env"] is not None:
-                data["env"] += self.rows.start
-        if "infos" in frame:
-            frame["infos"] = [(index + self.rows.start, info, final) for index, info, final in frame["infos"]]
+                data["env"] += first
+        if "infos" in frame and first:
+            frame["infos"] = [(index + first, info, final) for index, info, final in frame["infos"]]
         if "error" in frame:
             raise fault_from_data(frame["error"])
         return frame
@@ -126,27 +155,16 @@ class RemoteActor:
     def where(self, stepping: bool = False) -> dict[str, Any]:
         """Environment, pid, seed and step, as far as they are known: on another machine an actor keeps it to itself
         which environment it is inside of, and the first of its own stands for all."""
-        inside, block = int(self._current[0]) >= 0, self.block
-        env = self.rows.start + max(int(self._current[0]), 0)
+        block = self.block
+        inside = int(block.current[self.number]) if self.shares and block is not None else -1
+        env = max(inside, self.rows.start)
         known = block is not None and block.seeds[env] >= 0
         return {
             "env": env,
             "pid": self.pid,
             "seed": int(block.seeds[env]) if block is not None and known else None,
-            "step": int(block.elapsed[env]) + (inside and stepping) if block is not None and known else None,
+            "step": int(block.elapsed[env]) + (inside >= 0 and stepping) if block is not None and known else None,
         }
-
-    def _watch(self) -> None:
-        """A page that both sides see where both are on this machine."""
-        self._current = np.full(1, -1, np.int64)
-        if self.folder is None:
-            return
-        fd, self.watched = tempfile.mkstemp(prefix="actor-", dir=self.folder)
-        try:
-            os.write(fd, self._current.tobytes())
-            self._current = np.frombuffer(mmap.mmap(fd, self._current.nbytes), np.int64)
-        finally:
-            os.close(fd)
 
     def end(self) -> None:
         """Kill it, if it lives."""

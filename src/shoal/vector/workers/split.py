@@ -11,11 +11,8 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-from gymnasium.vector import AutoresetMode
-
 from shoal.core.errors import EnvFault
 from shoal.core.machine import usable_cores
-from shoal.core.seeds import Stream
 from shoal.vector.batch import News
 from shoal.vector.chunk import Chunk, Infos, whole
 from shoal.vector.environments import EnvFactory
@@ -36,16 +33,9 @@ class SplitVectorEnv(ProcessVectorEnv):
         *,
         workers: int | None = None,
         here: int | None = None,
-        start_method: str | None = None,
-        stream: Stream = Stream.TRAIN,
-        step_timeout_s: float = 300.0,
-        start_timeout_s: float = 120.0,
-        on_fault: str = "fail",
-        max_restarts: int = 10,
-        restart_window: int = 10_000,
-        check_finite: bool = True,
-        autoreset_mode: str | AutoresetMode = "same_step",
+        **options: Any,
     ) -> None:
+        """The other `options` are those of `ProcessVectorEnv`."""
         num_envs = len(factories)
         if num_envs < 2:
             raise ValueError(f"expected at least 2 environments to split, got {num_envs}; use --backend serial")
@@ -56,24 +46,11 @@ class SplitVectorEnv(ProcessVectorEnv):
         self._here = max(num_envs // (workers + 1), 1) if here is None else here
         if not 0 < self._here < num_envs:
             raise ValueError(f"expected here from 1 to {num_envs - 1} of {num_envs} environments, got {here}")
-        common: dict[str, Any] = {"stream": stream, "max_restarts": max_restarts, "check_finite": check_finite}
-        super().__init__(
-            factories,
-            workers=workers,
-            start_method=start_method,
-            step_timeout_s=step_timeout_s,
-            start_timeout_s=start_timeout_s,
-            on_fault=on_fault,
-            restart_window=restart_window,
-            autoreset_mode=autoreset_mode,
-            **common,
-        )
+        super().__init__(factories, workers=workers, **options)
         self._ready: Infos | None = None  # of the step here; None: not stepped, or not to the end
-        ours, restart = self.factories[: self._here], on_fault == "restart"
+        ours, stepper = self.factories[: self._here], len(self._workers)
         try:
-            self._chunk = Chunk(
-                ours, 0, self.block, restart=restart, next_step=self.next_step, worker=len(self._workers), **common
-            )
+            self._chunk = Chunk(ours, 0, self.block, worker=stepper, **self._common.of_chunks)
         except BaseException:
             with contextlib.suppress(EnvFault):  # that the environments could not be built is what is told
                 super().close_extras()

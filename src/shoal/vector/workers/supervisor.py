@@ -15,7 +15,6 @@ import socket
 import time
 import warnings
 from collections import deque
-from collections.abc import Mapping
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -242,23 +241,6 @@ class Remote:
             else f"it was idle (its first environment is {where['env']})"
         )
         return WorkerDied(f"a worker died {doing}: {how}; {place}", signal=killed_by, **where)
-
-
-def wait_for_some(parts: Mapping[int, int], at_least: int, timeout_s: float) -> list[int]:
-    """Those of `parts` (by the descriptor that their answer comes from) that have one; fewer only after the timeout."""
-    poll = select.poll()
-    for fd in parts:
-        poll.register(fd, select.POLLIN)
-    deadline = time.monotonic() + timeout_s
-    found: list[int] = []
-    while len(found) < at_least:
-        events = poll.poll(max(deadline - time.monotonic(), 0) * 1000)
-        if not events:
-            break
-        for fd, _ in events:
-            found.append(parts[fd])
-            poll.unregister(fd)
-    return found
 
 
 def leave(workers: list[Remote]) -> EnvFault | None:

@@ -30,7 +30,6 @@ import cloudpickle
 import gymnasium as gym
 
 from shoal.core.errors import EnvFault, as_fault
-from shoal.core.seeds import Stream
 from shoal.vector.chunk import Chunk, Infos, close_all, take_faults
 from shoal.vector.environments import first_environment
 from shoal.vector.memory import Block, SharedMemory
@@ -78,13 +77,9 @@ def _work(connection: socket.socket, first: int, job: bytes) -> None:
                 factories,
                 start,
                 block,
-                stream=Stream(options["stream"]),
-                restart=options["restart"],
-                max_restarts=options["max_restarts"],
-                check_finite=options["check_finite"],
-                next_step=options["next_step"],
                 worker=options["worker"],
                 first_env=first_env if part == 0 else None,
+                **options["chunks"],
             )
             for part, (start, factories) in enumerate(options["parts"])
         ]

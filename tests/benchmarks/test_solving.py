@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from days_of_chance import keys_of, optimum, random_city, random_days
 
+from benchmarks.rides.solving import solve
 from shoal.rides.routing.checker import check_routes, cost_s
 from shoal.rides.routing.oracle import RoutingOracle
 from shoal.rides.routing.plans import Plans
-from shoal.rides.routing.solving import solve
 
 
 def test_small_days_are_solved_to_optimality() -> None:

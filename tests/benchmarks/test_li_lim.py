@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.rides.li_lim import load_li_lim
 from shoal.rides.routing.checker import check_routes, cost_s
-from shoal.rides.routing.li_lim import load_li_lim
 from shoal.rides.routing.problem import Status
 from shoal.rides.routing.reference import Reference
 
