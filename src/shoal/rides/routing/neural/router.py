@@ -185,7 +185,7 @@ class Router:
         if self.chunk <= self.tile:
             raise MemoryError(
                 f"the neural oracle ran out of memory with {self.tile} days at once, its smallest batch: "
-                f"expected some {0.6 * self.tile:.0f} MB to be free on {self.device} ({error})"
+                f"expected some {0.9 * self.tile:.0f} MB to be free on {self.device} ({error})"
             ) from error
         self.chunk = max(self.tile, self.chunk // 2 // self.tile * self.tile)
         self.halved += 1
