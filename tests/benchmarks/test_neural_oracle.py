@@ -55,6 +55,8 @@ def test_who_knows_the_target_loses_nothing() -> None:
 def test_weights_fitted_anew_are_judged_on_the_same_days(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hardly fitted at all, they plan like insertion: worse than those that ship, and the rows say so."""
     monkeypatch.setattr(neural_refit, "SIZES", (5, 12))
+    monkeypatch.setattr("shoal.rides.fit.imitation.BOOK_DAYS", 32)
+    monkeypatch.setattr("shoal.rides.fit.oracle._HELD_OUT_DAYS", 4)
     given = neural_refit.parsed(["--hours", "0.0001", "--days", "12", "--finished", "6"])
     result = neural_refit.measured(given, lambda line: None)
     rows = {row.name: row for row in neural_refit.summarise(result)}
