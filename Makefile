@@ -28,6 +28,8 @@ run: $(STAMP)  ## train the ride negotiator from nothing, evaluate it on held-ou
 
 TEST_PROCESSES ?= 2
 
+test test-slow: export OMP_NUM_THREADS = 1
+
 test: $(STAMP)  ## the tests that take minutes, in TEST_PROCESSES=2 processes
 	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadgroup
 

@@ -394,6 +394,7 @@ def test_a_folder_that_is_no_run_is_told_so(
         (["rides", "fit", "oracle", "--days", "30"], "alone, got --days"),
         (["play", "x", "--render", "foo"], "expected --render as one of ansi, human, got 'foo'"),
         (["train", "CartPole-v1", "--evaluate-target", "5"], "shoal: --evaluate-target goes by held-out evaluations"),
+        (["train", "CartPole-v1", "--evaluate-episodes", "5"], "add --evaluate-every EPOCHS"),
         (["runs", "--yes"], "--yes is for --clean"),
         (["runs", "--runs-dir", __file__], "expected --runs-dir as a folder"),
         (["tune", "CartPole-v1", "--trials", "2"], "--trials is for --search"),

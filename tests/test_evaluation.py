@@ -104,16 +104,18 @@ def test_an_episode_that_nothing_ends_is_cut_and_counted(run: str) -> None:
     assert any("6 of 6 episodes did not end within 50 steps" in text for text in heard)
 
 
-def test_the_limit_is_no_lower_than_the_environments_own(tmp_path: Path) -> None:
-    """An environment that is cut after 30,000 steps by its own TimeLimit is played to there."""
-    gym.register("Long-v0", Endless, max_episode_steps=30_000)
+def test_the_limit_is_no_lower_than_the_environments_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment that is cut by its own TimeLimit, later than all others are, is played to there."""
+    monkeypatch.setattr("shoal.saved_run.MOST_STEPS", 200)  # it is 20,000, and so is the default of `play`
+    monkeypatch.setitem(play.__kwdefaults__, "max_steps", 200)
+    gym.register("Long-v0", Endless, max_episode_steps=300)
     try:
         trained = shoal.train("Long-v0", steps=64, runs_dir=str(tmp_path), **OPTIONS)
         result = shoal.evaluate(trained.run, episodes=1)
     finally:
         del gym.registry["Long-v0"]
-    assert result["max_episode_steps"] == 30_000
-    assert result["deterministic"]["returns"] == [30_000.0]
+    assert result["max_episode_steps"] == 300
+    assert result["deterministic"]["returns"] == [300.0]
     assert result["deterministic"]["unfinished"] == 0
 
 

@@ -161,17 +161,17 @@ def test_process_builds_no_environment_in_the_trainer(tmp_path: Path, num_envs: 
 
 
 def test_the_time_to_build_is_that_of_one_environment(tmp_path: Path) -> None:
-    """Six environments of 0.5 s each in one worker that has 2 s for one (M11)."""
+    """Sixteen environments of 0.2 s each in one worker that has 3 s for one (M11)."""
 
     def slow() -> Choice:
-        time.sleep(0.5)
+        time.sleep(0.2)
         return Choice(ORDERS["keywords"])
 
-    small: dict[str, Any] = {"backend": "process", "workers": 1, "steps": 48, "rollout_steps": 8, "num_envs": 6}
+    small: dict[str, Any] = {"backend": "process", "workers": 1, "steps": 128, "rollout_steps": 8, "num_envs": 16}
     options: dict[str, Any] = {**small, "runs_dir": str(tmp_path), "stream": io.StringIO()}
-    assert shoal.train(env=slow, build_timeout=2.0, **options).status == "finished"
-    with pytest.raises(EnvTimeout, match=r"no answer within 0\.2 s while being built.*Raise --build-timeout"):
-        shoal.train(env=slow, build_timeout=0.2, **options)
+    assert shoal.train(env=slow, build_timeout=3.0, **options).status == "finished"
+    with pytest.raises(EnvTimeout, match=r"no answer within 0\.05 s while being built.*Raise --build-timeout"):
+        shoal.train(env=slow, build_timeout=0.05, **options)
 
 
 # -- options as Python writes them ---------------------------------------------------------------

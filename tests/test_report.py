@@ -223,8 +223,8 @@ def test_what_is_said_of_reproducing_a_run_is_known(tmp_path: Path) -> None:
     """An environment that ignores its seed is not called reproducible: a replayed episode decides."""
     with make(tmp_path, 1, "other") as run:
         (run.path / "events.jsonl").write_bytes(b"")
-        assert "no episode has been replayed" in write_report(run).read_text()
-        for alike, words in ((True, "went the same twice"), (False, "not reproducible")):
+        assert "no episode was played twice" in write_report(run).read_text()
+        for alike, words in ((True, "a held-out episode played twice went the same way"), (False, "not reproducible")):
             held_out = {**SCORES["held_out"], "replayed_alike": alike}
             (run.path / "evaluation.json").write_text(json.dumps({"held_out": held_out}))
             assert words in write_report(run).read_text()

@@ -91,6 +91,7 @@ def test_bad_trials_are_pruned_and_a_target_that_is_not_reached_is_said(tmp_path
     assert all("target 475.0 not reached" in line or "pruned" in line for line in said)
     assert all(value >= 2 * 2000 for final in found.finals for value in final.values)
     assert "(not reached)" in "\n".join(found.lines())
+    assert found.lines()[-1].startswith("no finalist reached 475.0: give --steps a larger budget")
 
 
 def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,6 +103,17 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert end.value.code == 0
     found = json.loads(capsys.readouterr().out)
     assert found["folder"] == str(tmp_path / "tune-CartPole-v1")
+    page = Path(found["report"]).read_text()
+    for part in ("Settings to use", "Finalists", "Best so far", "Learning curves of the trials", "Trials"):
+        assert f"<h2>{part}</h2>" in page
+    assert ("Nothing better was found" in page) == found["is_own"]
+    assert (f"shoal train CartPole-v1 {found['flags']}" in page) != found["is_own"]
+    (tmp_path / "tune-CartPole-v1" / "found.json").unlink()
+    with pytest.raises(SystemExit) as end:
+        main(["report", "tune-CartPole-v1", "--runs-dir", str(tmp_path)])
+    assert end.value.code == 0
+    assert found["report"] in capsys.readouterr().out
+    assert "not finished: 2 of 2 trials" in Path(found["report"]).read_text()
     with pytest.raises(SystemExit):
         main(words)
     out = capsys.readouterr().out

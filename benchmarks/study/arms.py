@@ -22,6 +22,7 @@ class Part:
     common: dict[str, Any] = field(default_factory=dict)
     held_out: int = 100
     threshold: float | None = None
+    match: str = "samples"  # or "wall": equal seconds, by a pilot; such a part must have the machine to itself
 
     def configs(self) -> list[tuple[str, TrainConfig]]:
         """Settings of every arm; all train to the end of their budgets on one thread."""
@@ -64,4 +65,6 @@ PARTS = (
     Part("rides-curve", "rides", environments(16, 1_024), 5, RIDES, held_out=225),
     Part("cage2-auto", "cage2", environments(64, 256, auto=True), 5, CAGE2, held_out=200),
 )
-BY_NAME = {part.name: part for part in PARTS}
+# On an idle machine (`--parts cartpole-wall`); its seconds are those of a clock.
+ALONE = (Part("cartpole-wall", "CartPole-v1", environments(64, 256), 10, CARTPOLE, threshold=475.0, match="wall"),)
+BY_NAME = {part.name: part for part in (*PARTS, *ALONE)}

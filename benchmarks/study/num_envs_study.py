@@ -25,7 +25,8 @@ from benchmarks.study.arms import BY_NAME, PARTS, SEED, Part
 from shoal.comparison.api import finish
 from shoal.comparison.facts import Curve, RunFacts, source_digest
 from shoal.comparison.folder import ComparisonFolder, Job
-from shoal.comparison.plan import Arm, Plan
+from shoal.comparison.pilot import speeds_of
+from shoal.comparison.plan import Arm, Plan, arms_of
 from shoal.config import to_dict
 from shoal.runs.disk import read_json
 from shoal.runs.folder import Run
@@ -35,11 +36,13 @@ WORK = Path("runs/num_envs_study")
 MOST_POINTS = 60  # of a stored learning curve
 
 
-def plan_of(part: Part) -> Plan:
+def plan_of(part: Part, say: Any) -> Plan:
     """The comparison behind a part."""
     arms = tuple(Arm(name, to_dict(config)) for name, config in part.configs())
+    if part.match == "wall":
+        arms = tuple(arms_of(part.configs(), ["wall"], speeds_of(part.configs(), (), say)))
     return Plan(
-        task=part.task, arms=arms, seeds=part.seeds, seed=SEED, held_out=part.held_out, match="samples",
+        task=part.task, arms=arms, seeds=part.seeds, seed=SEED, held_out=part.held_out, match=part.match,
         primary="final", threshold=part.threshold, code=source_digest(), alone=len(arms) == 1,
     )  # fmt: skip
 
@@ -49,13 +52,13 @@ def train(part: Part, work: Path, say: Any) -> ComparisonFolder:
     path = work / part.name
     folder = ComparisonFolder(Run.open(path, work)) if path.exists() else None
     if folder is None:
-        folder = ComparisonFolder.create(plan_of(part), str(work), part.name, f"python -m {PLACE}")
+        folder = ComparisonFolder.create(plan_of(part, say), str(work), part.name, f"python -m {PLACE}")
     finish(folder, 1, say)
     return folder
 
 
 def facts(part: Part, work: Path) -> dict[str, list[RunFacts]]:
-    """What is there of a part, seconds as CPU-seconds."""
+    """What is there of a part, seconds as CPU-seconds; of one that was alone on the machine, as they are."""
     path = work / part.name
     if not path.exists():
         return {}
@@ -66,7 +69,8 @@ def facts(part: Part, work: Path) -> dict[str, list[RunFacts]]:
         for place in range(plan.seeds):
             job = Job(number, place)
             if (one := folder.facts(job, plan)) is not None:
-                found.setdefault(arm.name, []).append(_by_cpu(one, folder.runs / job.name(plan)))
+                told = _thin(one) if part.match == "wall" else _by_cpu(one, folder.runs / job.name(plan))
+                found.setdefault(arm.name, []).append(told)
     return found
 
 
@@ -78,12 +82,17 @@ def _by_cpu(one: RunFacts, path: Path) -> RunFacts:
         past += before if row["time/cpu_s"] < before else 0.0  # the clock begins anew where a run was gone on with
         before = row["time/cpu_s"]
         by_step[row["steps"]] = round(past + before, 3)
-    keep = _thinned(len(one.curve.steps))
-    curve = Curve(
-        [one.curve.steps[i] for i in keep], [one.curve.updates[i] for i in keep],
-        [by_step[one.curve.steps[i]] for i in keep], [float(f"{one.curve.returns[i]:.5g}") for i in keep],
-    )  # fmt: skip
-    return replace(one, curve=curve, seconds=past + before)
+    seconds = [by_step[step] for step in one.curve.steps]
+    return _thin(replace(one, curve=replace(one.curve, seconds=seconds), seconds=past + before))
+
+
+def _thin(one: RunFacts) -> RunFacts:
+    """The same run with fewer points in its curve."""
+    keep, curve = _thinned(len(one.curve.steps)), one.curve
+    return replace(one, curve=Curve(
+        [curve.steps[i] for i in keep], [curve.updates[i] for i in keep], [curve.seconds[i] for i in keep],
+        [float(f"{curve.returns[i]:.5g}") for i in keep],
+    ))  # fmt: skip
 
 
 def _thinned(count: int) -> list[int]:

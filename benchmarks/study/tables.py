@@ -35,7 +35,9 @@ def environments_study(results: Results, *parts: str) -> str:
         for arm in dict.fromkeys(arm for one, arm, _ in found if one == part):
             trainings = _row(results, f"{part}: trainings")
             threshold = _row(results, f"{part}: threshold, mean training return")
-            about = f"**{TASKS[part.partition('-')[0]]}, {arm} environments against 64.**"
+            wall = part.endswith("-wall")
+            matched = ", the same seconds on an idle machine" if wall else ""
+            about = f"**{TASKS[part.partition('-')[0]]}, {arm} environments against 64{matched}.**"
             if threshold is not None and threshold.value is not None:
                 about += f" Threshold {number(threshold.value)}: {threshold.note}."
             if trainings is not None and trainings.value is not None:
@@ -50,6 +52,7 @@ def environments_study(results: Results, *parts: str) -> str:
                 if (row := found.get((part, arm, label))) is not None:
                     told = row.detail
                     levels = [number(level) for level in told["levels"]]
+                    name = name.replace("CPU-second", "second") if wall else name
                     lines.append(cells(name, *levels, told["difference"], f"{told['verdict']}, {told['seeds']} seeds"))
             lines += ["", *_every_seed(found[part, arm, next(iter(CLAIMS))]), ""]
     return "\n".join(lines).rstrip()

@@ -42,6 +42,8 @@ def judge(part: str, found: Facts) -> Comparison | None:
     if FIRST not in arms or len(arms) < 2:
         return None
     check_poolable(arms)
+    if len({run.code for runs in arms.values() for run in runs}) > 1:
+        return None  # the arms would differ in their code too
     seeds = set.intersection(*({run.seed for run in runs} for runs in arms.values()))
     arms = {name: [run for run in runs if run.seed in seeds] for name, runs in arms.items()}
     return judged(task, arms, "final", threshold)

@@ -17,6 +17,7 @@ from shoal.learn.deploy import DeployedPolicy
 from shoal.learn.said import chosen_names
 from shoal.recording import check_recordable
 from shoal.recording import record as write_clips
+from shoal.report import write_report
 from shoal.runs import scores
 from shoal.runs.folder import Run
 from shoal.runs.pace import Pace
@@ -176,4 +177,8 @@ def _keep(run: str | Path, runs_dir: str | Path, kind: str, result: dict[str, An
     try:
         scores.keep(Run.open(run, Path(runs_dir)), kind, result)
     except OSError as error:  # the score is there all the same
-        warn(f"the score was not kept: {error}")
+        return warn(f"the score was not kept: {error}")
+    try:
+        write_report(run, runs_dir=runs_dir)
+    except (OSError, ValueError) as error:
+        warn(f"the report was not written: {error}")

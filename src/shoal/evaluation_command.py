@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from shoal.runs.words import decimals, figure
@@ -44,7 +45,7 @@ def evaluate_run(
         got = f"{len(runs)}: {', '.join(runs)}" if runs else "none: shoal evaluate RUN (or --run RUN)"
         raise ValueError(f"expected one run to evaluate, got {got}")
     from shoal.evaluation import evaluate
-    from shoal.report import write_again
+    from shoal.runs.folder import Run
 
     result = evaluate(
         runs[0],
@@ -59,7 +60,8 @@ def evaluate_run(
         runs_dir=given.runs_dir,
         say=say,
     )
-    return Shown(result, [*score_lines(result), write_again(runs[0], given.runs_dir)])
+    page = Run.open(runs[0], Path(given.runs_dir)).path / "report.html"  # with this score
+    return Shown(result, [*score_lines(result), f"report   {page}"])
 
 
 def score_lines(result: Mapping[str, Any]) -> list[str]:

@@ -120,10 +120,10 @@ def _exactness(events: list[dict[str, Any]], kept: dict[str, Any]) -> str:
         return "inexact: " + "; ".join(inexact)
     replayed = scores.part(kept, scores.HELD_OUT).get("replayed_alike")
     if replayed is None:
-        return "nothing is known against reproducing it bit for bit (no episode has been replayed)"
+        return "reproducible bit for bit, as far as is known (no episode was played twice)"
     if replayed is not True:
         return "not reproducible: a held-out episode that was played again with its seed went otherwise"
-    return "nothing is known against reproducing it bit for bit; a held-out episode went the same twice"
+    return "reproducible bit for bit, as far as is known: a held-out episode played twice went the same way"
 
 
 # -- scores --------------------------------------------------------------------------------------------
@@ -165,8 +165,13 @@ def _cards(last: dict[str, Any], kept: dict[str, Any]) -> list[Card]:
         cpu = f"{number(cpu_s, ',.1f')} CPU-s of the training process" if cpu_s is not None else ""
         cards.append(Card("seconds of training", f"{seconds:,.1f}", cpu))
     if last.get("noise/scale") is not None:
-        cards.append(Card("gradient noise scale", number(last["noise/scale"], ",.3g"), "environments useful now"))
+        cards.append(Card("gradient noise scale", _rounded(last["noise/scale"]), "environments useful now"))
     return cards
+
+
+def _rounded(value: float) -> str:
+    """Three digits count: 2,030, and not 2.03e+03."""
+    return number(float(f"{value:.3g}"), ",.9g")
 
 
 def _held_out(found: dict[str, Any]) -> str:
@@ -262,7 +267,7 @@ def _environments(config: dict[str, Any], rows: list[dict[str, Any]]) -> str:
     else:
         says = "twice as many would still make an update clearer, four times as many little more"
     return (
-        f"{begins}The noise scale of the policy's gradient is <b>{text(number(scale, ',.3g'))}</b> environments at its "
+        f"{begins}The noise scale of the policy's gradient is <b>{text(_rounded(scale))}</b> environments at its "
         f"end, from {looks} look{'s' if looks > 1 else ''}: so many make noise and signal alike, so {says}.</p>"
     )
 
@@ -293,8 +298,9 @@ def _broken(error: Exception) -> str:
 def _events(events: list[dict[str, Any]]) -> str:
     if not events:
         return "<p>None: no fault, no restart, no alarm.</p>"
-    lines = [
-        f"<li class='event'>{text(e.get('at', ''))} {text(e.get('event', ''))} {text(e.get('text', ''))}</li>"
-        for e in events[-_MOST_EVENTS:]
-    ]
+    lines = []
+    for event in events[-_MOST_EVENTS:]:
+        kind, said = str(event.get("event", "")), str(event.get("text", ""))
+        kind = "" if said.startswith(kind) else f"{kind} "  # "alarm, timid: ..." names its kind already
+        lines.append(f"<li class='event'>{text(event.get('at', ''))} {text(kind + said)}</li>")
     return f"<ul>{''.join(lines)}</ul>"

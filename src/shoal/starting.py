@@ -47,6 +47,16 @@ def new_config(task: str | None, config: TrainConfig | None, env: Any, options: 
     return config.replace(given=FromPython(name))
 
 
+def check_new(config: TrainConfig) -> None:
+    """Refuse what would be without effect in a new run."""
+    episodes, default = config.run.evaluate_episodes, TrainConfig().run.evaluate_episodes
+    if config.run.evaluate_every is None and episodes != default:
+        raise ValueError(
+            f"--evaluate-episodes {episodes} is for evaluations during training: add --evaluate-every EPOCHS (after "
+            f"training: shoal evaluate RUN --episodes {episodes})"
+        )
+
+
 def importing(config: TrainConfig, imports: tuple[str, ...]) -> TrainConfig:
     import_all(imports)
     known = modules_of(

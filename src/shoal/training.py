@@ -38,6 +38,7 @@ from shoal.starting import (
     as_saved,
     check_changes,
     check_evaluable,
+    check_new,
     importing,
     make_curve,
     make_envs,
@@ -132,6 +133,7 @@ def _train(
         said += check_changes(before, config, reshard)
     else:
         config = new_config(task, config, env, options)
+        check_new(config)
         config = importing(config.replace(callbacks=(*config.callbacks, *places)), imports)
         env = None if isinstance(env, str) else env
     check_evaluable(config, env, evaluate_env)

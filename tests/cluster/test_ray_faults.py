@@ -61,12 +61,6 @@ def fails(envs: RayVectorEnv, kind: type[EnvFault], within_s: float = 5.0) -> An
 pytestmark = pytest.mark.usefixtures("ray")
 
 
-@pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine an actor takes longer than this to start."""
-    monkeypatch.setattr(ray_backend, "PLACE_S", 60.0)
-
-
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [

@@ -16,6 +16,7 @@ import pytest
 
 import shoal
 from shoal import cli
+from shoal.comparison import pilot
 from shoal.comparison.plan import arms_of, check_match, gradient_steps_per_epoch
 from shoal.runs.folder import Run
 from shoal.tasks.presets import config_for
@@ -37,7 +38,7 @@ def shoal_command(*args: str, cwd: Path) -> subprocess.Popen[str]:
 
 def run_command(*args: str, cwd: Path) -> tuple[str, str]:
     process = shoal_command(*args, cwd=cwd)
-    out, said = process.communicate(timeout=240)
+    out, said = process.communicate(timeout=900)
     assert process.returncode == 0, said
     return out, said
 
@@ -78,6 +79,15 @@ def test_it_can_be_shown_again_and_trains_nothing_twice(
             cli.main(["compare", "c", "--json", *more])
         assert end.value.code == 0
         assert json.loads(capsys.readouterr().out)["verdicts"] == found["verdicts"]
+    for more, told in (
+        (["--seeds", "5"], "--seeds is for a new comparison"),
+        (["--primary", "steps"], "--primary steps: runs/c declared final when it began"),
+        (["--threshold", "99"], "--threshold 99.0: runs/c declared 475.0 when it began"),
+    ):
+        with pytest.raises(SystemExit) as end:
+            cli.main(["compare", "c", *more])
+        assert end.value.code == 2
+        assert told in capsys.readouterr().err
     assert before == {path: path.stat().st_mtime_ns for path in Path("runs/c/runs").rglob("*") if path.is_file()}
 
 
@@ -112,6 +122,10 @@ def test_runs_of_another_code_are_not_pooled(whole: tuple[Path, dict[str, Any], 
     config["comparison"]["code"] = "0" * 16
     (folder / "c/config.json").write_text(json.dumps(config))
     next((folder / "c/done").iterdir()).unlink()
+    worker = [sys.executable, "-m", "shoal.comparison.worker", str(folder / "c"), "0", "0"]
+    with subprocess.Popen(worker, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "have changed since it began" in process.stderr.read(), "nor is one whose code changes while it runs"
     with pytest.raises(ValueError, match="begun with other code"):
         shoal.compare(str(folder / "c"))
 
@@ -169,6 +183,7 @@ def test_killed_ten_times_it_finds_the_same(tmp_path: Path) -> None:
         (("CartPole-v1", "--num-envs", "8", "16", "--primary", "luck"), "expected --primary as one of final"),
         (("CartPole-v1", "--num-envs", "8", "16", "--seeds", "0"), "expected --seeds of at least 1, got 0"),
         (("NoSuchTask-v0", "--num-envs", "8", "16"), "NoSuchTask"),
+        (("CartPole-v1", "--num-envs", "8", "16", "--report"), "--report is for a comparison that is there"),
     ],
 )
 def test_mistakes_are_said_before_anything_is_trained(
@@ -184,6 +199,17 @@ def test_mistakes_are_said_before_anything_is_trained(
     assert end.value.code == 2
     assert said in capsys.readouterr().err
     assert not list(tmp_path.glob("runs/*")), "nothing is left behind"
+
+
+def test_a_pilot_measures_every_arm_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The median over turns, in steps a second of real trainings."""
+    monkeypatch.setattr(pilot, "TURN_S", 0.01)
+    said: list[str] = []
+    config = config_for("CartPole-v1", num_envs=4, rollout_steps=16, backend="serial")
+    speeds = pilot.speeds_of([("four", config), ("eight", config.replace(num_envs=8))], (), said.append)
+    assert speeds.keys() == {"four", "eight"}
+    assert all(100 < speed < 1e6 for speed in speeds.values())
+    assert all(f"{speed:,.0f} steps/s" in line for speed, line in zip(speeds.values(), said, strict=True))
 
 
 def test_budgets_are_matched_by_samples_updates_or_seconds() -> None:

@@ -60,6 +60,9 @@ def test_each_seed_has_a_run_and_the_mean_is_over_runs(whole: tuple[Path, dict[s
         seed=config["run"]["seed"], runs_dir=str(folder / "alone"),
     )  # fmt: skip
     assert shoal.evaluate(alone.run, episodes=4)["mean"] == finals[1]
+    other = shoal.train("CartPole-v1", steps=500, num_envs=2, runs_dir=str(folder / "alone"), backend="serial")
+    compared = shoal.compare(str(folder / "runs" / "three"), str(other.run))
+    assert [len(group) for group in compared.arms.values()] == [3, 1], "a folder of seeds is all of its runs"
     page = (folder / "runs/three/report.html").read_text()
     assert "3 of 3 trainings are over" in page
     assert "on average over 3 seeds, 95 % interval" in page

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from shoal.comparison.api import check_poolable
 from shoal.comparison.facts import RunFacts, facts_of
 from shoal.comparison.metrics import Frame, time_to
 from shoal.comparison.verdicts import INSUFFICIENT, NO_EVIDENCE, judge
-from shoal.comparison.words import data_of, lines_of
+from shoal.comparison.words import budgets, data_of, lines_of
 from shoal.runs.folder import Run
 
 
@@ -37,6 +38,15 @@ def test_five_to_nine_seeds_give_a_provisional_verdict() -> None:
     found = by_name(arms(6, np.random.default_rng(0), drawn, effect=1_000.0))
     assert found["final"].verdict == "better"
     assert "provisional" in found["final"].note
+
+
+def test_what_a_run_of_each_arm_has_had_is_told() -> None:
+    """On average over those that finished: whoever reads it sees whether the budgets matched."""
+    rng = np.random.default_rng(0)
+    found = arms(2, rng, drawn)
+    found["b"] = [replace(one, steps=2_500, seconds=4.0) for one in found["b"]]
+    found["b"].append(replace(run("b", 9, None, rng), status="failed", steps=10))
+    assert budgets(found)[1] == "a run of b: 2,500 steps, 80 gradient steps, 4.0 s"
 
 
 def test_worse_is_told_from_better_and_less_time_is_better() -> None:
@@ -66,7 +76,7 @@ def test_a_run_that_never_reaches_the_threshold_is_kept_as_censored() -> None:
 def test_nobody_reached_it() -> None:
     found = by_name(arms(10, np.random.default_rng(0), drawn), threshold=1e9)
     assert found["steps"].verdict == INSUFFICIENT
-    assert found["steps"].note == "no run reached 1e+09"
+    assert found["steps"].note.startswith("no run reached 1e+09")
 
 
 def test_a_crashed_run_is_listed_and_counts_as_no_better_than_the_worst() -> None:
@@ -84,7 +94,8 @@ def test_seconds_of_two_machines_are_not_compared() -> None:
     found = arms(10, rng, drawn)
     found["b"] = [run("b", seed, drawn(rng), rng, machine="another") for seed in range(10)]
     verdicts = by_name(found)
-    assert {verdicts[name].note for name in ("seconds", "throughput")} == {"the runs were made on different machines"}
+    told = "the runs were made on different machines or cores: another; m"
+    assert {verdicts[name].note for name in ("seconds", "throughput")} == {told}
     assert verdicts["steps"].verdict == NO_EVIDENCE
 
 

@@ -23,6 +23,7 @@ from clock import slowness, until, within
 from shoal.core.errors import EnvRaised, EnvTimeout, WorkerDied
 from shoal.testing.faults import FaultyEnv, TickEnv
 from shoal.vector.serial import SerialVectorEnv
+from shoal.vector.workers import supervisor
 from shoal.vector.workers.launch import safe_start_method
 from shoal.vector.workers.process import ProcessVectorEnv
 
@@ -367,8 +368,12 @@ def test_close_while_a_step_is_in_flight() -> None:
     assert env.block.memory.fd == -1
 
 
-def test_worker_output_and_exit_hooks_survive_close(capfd: pytest.CaptureFixture[str]) -> None:
+def test_worker_output_and_exit_hooks_survive_close(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A closed worker leaves in order: what its environment prints last is not lost."""
+    for name in ("CLOSE_S", "LEAVE_S"):  # a busy machine takes its time
+        monkeypatch.setattr(supervisor, name, 60.0)
 
     class Talking(TickEnv):
         def close(self) -> None:

@@ -47,6 +47,17 @@ def replay_lines(report: dict[str, Any]) -> list[str]:
     return lines
 
 
+def record(file: str | Path, act: Act | str, say: Say, *, episodes: int, **options: Any) -> dict[str, Any]:
+    """Record episodes of the installed CybORG and replay them under its rules."""
+    from shoal.cage2 import cyborg_record
+
+    progress = _Progress(episodes, say)
+    arrays = cyborg_record.record(act, episodes=episodes, played=progress, **options)
+    cyborg_record.write(file, arrays)
+    rules = next(name for name, named in RULES_BY_NAME.items() if named == str(arrays["rules"]))
+    return replay([file], rules)
+
+
 def play(act: Act | str, *, simulator: str = "shoal", rules: str | None = None, **options: Any) -> dict[str, Any]:
     """One episode in words and as picture data (None in CybORG, which shows Blue's side only); `act` and `options` as
     in `view.record`."""

@@ -68,6 +68,7 @@ class CyborgEnv(gym.Env[Any, int]):
         self._memory = np.zeros(1, MEMORY).view(np.recarray)[0]
         self._steps = self._horizon = 0
         self.red = ""
+        self.episode_seed = 0  # what the global generators were seeded with
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Draw red and horizon, begin an episode; info names the red agent."""
@@ -75,11 +76,11 @@ class CyborgEnv(gym.Env[Any, int]):
         self.red = REDS[int(self.np_random.choice(len(REDS), p=self.shares))]
         self._horizon = self.horizons[int(self.np_random.integers(len(self.horizons)))]
         self._steps = 0
-        episode_seed = int(self.np_random.integers(2**31))
-        _seed_globals(episode_seed)
+        self.episode_seed = int(self.np_random.integers(2**31))
+        _seed_globals(self.episode_seed)
         if self.red not in self._wrappers:
             self._cyborgs[self.red], self._wrappers[self.red] = self._wrapper_of(self.red)
-            _seed_globals(episode_seed)
+            _seed_globals(self.episode_seed)
         bits = _checked_bits(self._wrappers[self.red].reset())
         self._generators = _globals()
         forget(self._memory)
@@ -104,9 +105,14 @@ class CyborgEnv(gym.Env[Any, int]):
             {"red": self.red},
         )
 
+    @property
+    def cyborg(self) -> Any:
+        """The CybORG of this episode, to be read and not to be stepped."""
+        return self._cyborgs[self.red]
+
     def last_red_action(self) -> str:
         """Red's action of the last step, in CybORG's own words."""
-        return str(self._cyborgs[self.red].get_last_action("Red"))
+        return str(self.cyborg.get_last_action("Red"))
 
     def _observation(self, bits: np.ndarray) -> Any:
         """Blue's bits, its memory and its mask, by the functions that the kernel runs."""

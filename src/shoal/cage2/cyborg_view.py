@@ -32,11 +32,11 @@ def record(
     observation, _ = env.reset(seed=first)
     lines, tenths = [], 0
     for t in range(horizon):
-        action = int(act(_batch(observation), np.array([t == 0]))[0])
+        action = int(act(batch_of(observation), np.array([t == 0]))[0])
         assert 0 <= action < NUM_ACTIONS
         observation, reward, *_ = env.step(action)
         tenths += round(10 * reward)
-        shown = seen(_bits(observation))
+        shown = seen(bits_of(observation))
         lines.append(f"{t + 1:>3}  blue {action_name(action)}; red {env.last_red_action()}; {shown} ({reward + 0.0:g})")
     return {"red": env.red, "total": tenths / 10, "lines": lines}
 
@@ -56,12 +56,12 @@ def seen(bits: np.ndarray) -> str:
     return ", ".join(parts) if parts else "nothing shows"
 
 
-def _batch(observation: Any) -> Any:
+def batch_of(observation: Any) -> Any:
     if isinstance(observation, dict):
         return {name: value[None] for name, value in observation.items()}
     return observation[None]
 
 
-def _bits(observation: Any) -> np.ndarray:
+def bits_of(observation: Any) -> np.ndarray:
     whole: np.ndarray = observation["obs"] if isinstance(observation, dict) else observation
     return whole[:NUM_BITS]

@@ -100,7 +100,7 @@ def _keys() -> str:
 
     def key(inside: str, name: str) -> str:
         return (
-            f"<span class='key'><svg viewBox='-13 -5 26 10' aria-hidden='true'>{inside}</svg>"
+            f"<span class='key'><svg viewBox='-9 -3.5 18 7' aria-hidden='true'>{inside}</svg>"
             f"<span class='quiet'>{text(name)}</span></span>"
         )
 

@@ -34,6 +34,48 @@ def replay(given: ReplayArgs, say: Say) -> Shown:
 
 
 @dataclass(frozen=True)
+class RecordArgs:
+    """Play episodes in an installed CybORG and write a recording of them (docs/cage2-recordings.md), then compare it
+    with the simulator. Exit code 1 where anything differs."""
+
+    file: str
+    """The recording to write (.npz)."""
+    defender: str = "random"
+    """Blue: a run of cage2, or a scripted defender: sleep, random, react-restore, d1, d2, noisy, decoy-first."""
+    red: Literal["bline", "meander", "sleep"] = "bline"
+    """The red agent."""
+    episodes: int = 100
+    """Episodes to play; 100 of 100 steps take about a minute."""
+    steps: int = 100
+    """Steps of each episode."""
+    seed: int = 0
+    """Seed of the episodes: the same seed and defender play the same ones."""
+    runs_dir: str = "runs"
+    """Folder that holds the run folders."""
+
+    def __post_init__(self) -> None:
+        for name in ("episodes", "steps"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"expected --{name} of at least 1, got {getattr(self, name)}")
+        if Path(self.file).suffix != ".npz":
+            raise ValueError(f"expected a file name that ends in .npz, got {self.file!r}")
+        if not Path(self.file).parent.is_dir():
+            raise ValueError(f"{self.file}: expected a file in a folder that exists, got none of that name")
+        if Path(self.file).exists():
+            raise ValueError(f"{self.file}: expected the name of a new file, got one that is there")
+
+
+def record(given: RecordArgs, say: Say) -> Shown:
+    """Write a recording and replay it."""
+    from shoal.cage2 import commands
+
+    act, options = _defender(given.defender, given.runs_dir)
+    play: dict[str, Any] = {"red": given.red, "episodes": given.episodes, "steps": given.steps, "seed": given.seed}
+    report = commands.record(given.file, act, say, **{**play, **options})
+    return Shown(report, commands.replay_lines(report), 0 if report["mismatches"] == 0 else 1)
+
+
+@dataclass(frozen=True)
 class PlayArgs:
     """One episode, step by step in words, and as a picture."""
 
@@ -176,6 +218,10 @@ COMMANDS = {
     "replay": Command(
         "compare recordings of CybORG with the simulator, field by field (--rules final: recordings under the rules of "
         "the published leaderboard)", ReplayArgs, replay, "FILE...", first="files",
+    ),
+    "record": Command(
+        "write a recording of episodes played in an installed CybORG, and compare it", RecordArgs, record, "FILE",
+        first="file",
     ),
     "play": Command("one episode in words, and as a picture", PlayArgs, play, "RUN|DEFENDER", first="defender"),
     "score": Command(

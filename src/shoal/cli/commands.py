@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from shoal.cli.compare import compare
 from shoal.cli.doctor import doctor
@@ -86,7 +87,7 @@ class ReportArgs:
     """Write the page of a run, a search or a comparison again: scores, curves, settings, in one self-contained file."""
 
     run: str
-    """Folder of a run, a search or a comparison, or its name under --runs-dir."""
+    """Folder of a run, a search (of orders or settings) or a comparison, or its name under --runs-dir."""
     runs_dir: str = "runs"
     """Folder that holds the run folders."""
 
@@ -94,10 +95,13 @@ class ReportArgs:
 def report(args: list[str], as_json: bool) -> int:
     """Write the page of a run, a search or a comparison."""
     given = parse(ReportArgs, named(args, "--run"), "shoal report RUN")
-    from pathlib import Path
-
     from shoal.runs.folder import Run
+    from shoal.tuning.folder import find_search
 
+    if (folder := find_search(given.run, given.runs_dir)) is not None:
+        from shoal.tuning.page import write_page
+
+        return _written(write_page(folder), as_json)
     config = Run.open(given.run, Path(given.runs_dir)).config
     if "search" in config:
         from shoal.search.sections import write_again
@@ -116,6 +120,10 @@ def report(args: list[str], as_json: bool) -> int:
         from shoal.report import write_report
 
         path = write_report(given.run, runs_dir=given.runs_dir)
+    return _written(path, as_json)
+
+
+def _written(path: Path, as_json: bool) -> int:
     print(json.dumps({"report": str(path)}) if as_json else f"report   {path}")
     return 0
 

@@ -18,7 +18,7 @@ _ABOUT = """Train arms (settings) with the same seeds and state which is better,
   shoal compare CartPole-v1 --vary num_envs=64,256 --seeds 10
   shoal compare CartPole-v1 --num-envs 64 256 --vary auto_scale=true,false --steps 200k
   shoal compare COMPARISON             continue it, or show it again
-  shoal compare RUN RUN ...            runs of the same settings and code are an arm
+  shoal compare RUN RUN ...            runs of the same settings and code are an arm; also folders of --seeds
 
 Every flag of `shoal train TASK` holds for all arms. A run is one value: a firm verdict needs at
 least 10 seeds; with fewer than 5 there are figures and no verdict. The other arms are compared with the first."""
@@ -80,7 +80,7 @@ def compare(args: list[str], as_json: bool) -> int:
             found = (
                 _existing(words, args, given, report_only, imports)
                 if not vary
-                else _new(words, args, given, vary, imports)
+                else _new(words, args, given, vary, imports, report_only)
             )
     except KeyboardInterrupt:
         say("stopped; every finished training is kept: go on with shoal compare and the folder named above")
@@ -94,6 +94,12 @@ def _existing(words: list[str], args: list[str], given: CompareArgs, report_only
 
     if args:
         raise ValueError(f"unknown option {args[0]} for runs that are there. See shoal compare --help")
+    for name in ("seeds", "seed", "held_out", "match", "name"):
+        if getattr(given, name) != getattr(CompareArgs, name):
+            flag = "--" + name.replace("_", "-")
+            raise ValueError(
+                f"{flag} is for a new comparison (shoal compare TASK --vary OPTION=A,B), not for {words[0]}"
+            )
     if not _are_runs(words, given.runs_dir) and len(words) == 1:
         _known_task(words[0])
     return compare_existing(
@@ -114,10 +120,19 @@ def _known_task(name: str) -> None:
         raise ValueError(f"expected what varies: shoal compare {name} --vary num_envs=64,256")
 
 
-def _new(words: list[str], args: list[str], given: CompareArgs, vary: dict[str, list[str]], imports: list[str]) -> Any:
+def _new(
+    words: list[str],
+    args: list[str],
+    given: CompareArgs,
+    vary: dict[str, list[str]],
+    imports: list[str],
+    report_only: bool,
+) -> Any:
     from shoal.comparison.api import begin
     from shoal.comparison.plan import grid, name_of
 
+    if report_only:
+        raise ValueError("--report is for a comparison that is there: shoal compare COMPARISON --report")
     if len(words) != 1:
         raise ValueError(f"expected one task to vary options of, got {len(words)}: {', '.join(words)}")
     configs = []

@@ -107,6 +107,7 @@ def tune(args: list[str], as_json: bool) -> int:
 
 def _search(given: TuneArgs, as_json: bool) -> int:
     from shoal.tuning.loop import SearchPlan, search
+    from shoal.tuning.page import write_page
 
     names = ("trials", "measure", "steps", "seed", "finalists", "seeds", "env_kwargs")
     plan = SearchPlan(given.id, **{name: getattr(given, name) for name in names})
@@ -119,9 +120,9 @@ def _search(given: TuneArgs, as_json: bool) -> int:
     except KeyboardInterrupt:
         say("stopped; every finished trial is kept: the same command goes on")
         return 130
-    print(
-        json.dumps(found.to_json(), allow_nan=False) if as_json else "\n".join([*found.lines(), f"folder   {folder}"])
-    )
+    report = write_page(folder)
+    lines = [*found.lines(), f"folder   {folder}", f"report   {report}"]
+    print(json.dumps({**found.to_json(), "report": str(report)}, allow_nan=False) if as_json else "\n".join(lines))
     return 0
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from shoal import launching
 from shoal.comparison.facts import BESIDE, RunFacts, facts_of, flat, source_digest
-from shoal.comparison.folder import ComparisonFolder, is_comparison, jobs_of
+from shoal.comparison.folder import ComparisonFolder, is_comparison, is_of_seeds, jobs_of
 from shoal.comparison.loop import check_named, check_parallel, default_parallel, go_on
 from shoal.comparison.metrics import PRIMARY, Frame
 from shoal.comparison.page import write_page
@@ -72,7 +72,7 @@ def compare(
     """Compare ways to train a task: `vary` maps options to the values to try (several options: every combination), and
     `options` hold for all arms. The same `seeds` seeds are trained in every arm.
 
-    Or, given run folders, compare these; or, given the folder of a comparison, go on with it.
+    Or, given folders of runs or of several seeds, compare these; or, given the folder of a comparison, go on with it.
     """
     given = [task] if isinstance(task, str) else list(task)
     given += more
@@ -175,13 +175,23 @@ def compare_existing(
     imports: Sequence[str] = (),
 ) -> Comparison:
     """Runs that are there, in arms by what they were trained with; or a comparison, gone on with."""
-    runs = [Run.open(one, Path(runs_dir)) for one in given]
-    if len(runs) == 1 and is_comparison(runs[0]):
-        folder = ComparisonFolder(runs[0])
+    opened = [Run.open(one, Path(runs_dir)) for one in given]
+    if len(opened) == 1 and is_comparison(opened[0]):
+        folder = ComparisonFolder(opened[0])
+        declared = {
+            "primary": (folder.plan.primary, primary, PRIMARY),
+            "threshold": (folder.plan.threshold, threshold, None),
+        }
+        for name, (before, now, default) in declared.items():
+            if now not in (before, default):
+                raise ValueError(f"--{name} {now}: {opened[0].shown} declared {before} when it began, and keeps to it")
         if report_only:
             return read(folder)
         check_named(folder, imports, "shoal compare")
         return finish(folder, parallel, say)
+    if report_only:
+        raise ValueError("--report is for a comparison: shoal compare COMPARISON --report")
+    runs = [run for one in opened for run in _runs_of(one)]
     for run in runs:
         if "task" not in run.config:
             raise ValueError(f"{run.path}: expected the folder of a training run, got that of a search or comparison")
@@ -193,7 +203,17 @@ def compare_existing(
             f"expected runs of one task, got {', '.join(sorted(tasks))}: returns of two tasks do not compare"
         )
     _evaluated(runs, say)
-    return judged(tasks.pop(), arms_of_runs(runs), primary, threshold)
+    arms = arms_of_runs(runs)
+    if (versions := len({run.code for group in arms.values() for run in group})) > 1:
+        say(f"{versions} versions of the code made these runs, and each has arms of its own: they are never pooled")
+    return judged(tasks.pop(), arms, primary, threshold)
+
+
+def _runs_of(run: Run) -> list[Run]:
+    """A run itself; of a training with several seeds, all of them."""
+    if not is_of_seeds(run):
+        return [run]
+    return [Run.open(path, path.parent) for path in sorted(ComparisonFolder(run).runs.iterdir())]
 
 
 def arms_of_runs(runs: Sequence[Run]) -> dict[str, list[RunFacts]]:

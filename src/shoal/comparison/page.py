@@ -12,7 +12,7 @@ from shoal.comparison.facts import AXES, RunFacts, flat
 from shoal.comparison.folder import ComparisonFolder
 from shoal.comparison.metrics import BY_NAME, PRIMARY
 from shoal.comparison.verdicts import INSUFFICIENT, Verdict
-from shoal.comparison.words import amount, crashed, detectable, level, sentence
+from shoal.comparison.words import amount, budgets, chance, crashed, detectable, level, sentence
 from shoal.core.statistics import interval
 from shoal.runs.charts import Effect, Line, Point, chart, forest, legend
 from shoal.runs.curves import on_one_axis
@@ -44,17 +44,17 @@ def _page(folder: ComparisonFolder, found: Comparison) -> str:
         f"{len(runs)} of {total} trainings are over: {len(found.arms)} arms, {plan.seeds} seeds each, the same in all",
         f"each trained policy played {plan.held_out} held-out episodes; one training is one value",
         f"the arms got the same {' and '.join(plan.match.split(','))}".replace("wall", "seconds"),
+        *budgets(found.arms),
         f"declared before: {BY_NAME[found.primary].label}; all other claims share Holm's correction",
     ]
     answers = [text(sentence(one).strip("* ")) for one in found.verdicts if one.primary]
     named = [text(f"{one.arm} against {one.against}: ") for one in found.verdicts if one.primary]
-    several = len(found.arms) > 2
-    answer = "<br>".join((name if several else "") + words for name, words in zip(named, answers, strict=True))
+    answer = "<br>".join(name + words for name, words in zip(named, answers, strict=True))
     return page(
         folder.run.name,
         f"{plan.task}: {' or '.join(found.arms)}" if len(found.arms) < 4 else f"{plan.task}: {len(found.arms)} arms",
         f"{text(folder.run.name)} &middot; <code>{text(command)}</code>",
-        (answer or "No verdict yet.") + ("" if several or not answers else f" ({named[0].rstrip(': ')})"),
+        answer or "No verdict yet.",
         facts,
         [
             Part("Verdicts", _verdicts(found)),
@@ -91,7 +91,7 @@ def _verdicts(found: Comparison) -> str:
         own = [one for one in found.verdicts if one.arm == arm]
         rows = [
             [BY_NAME[one.metric].label, one.verdict, amount(one), level(one, "first"), level(one, "second"),
-             "-" if one.p is None or one.verdict == INSUFFICIENT else f"{one.p:.2g}",
+             "-" if one.p is None or one.verdict == INSUFFICIENT else chance(one.p),
              "-" if one.effect is None else detectable(one)]
             for one in own
         ]  # fmt: skip
@@ -145,7 +145,8 @@ def _effects(found: Comparison) -> str:
         own = [one for one in found.verdicts if one.arm == arm]
         rows = [row for one in own if (row := _effect(one, place)) is not None]
         if rows:
-            parts.append(f"<figure><h3>{text(arm)}</h3>{forest(rows, 'worse', 'better')}</figure>")
+            heading = f"{text(arm)} against {text(own[0].against)}"
+            parts.append(f"<figure><h3>{heading}</h3>{forest(rows, 'worse', 'better')}</figure>")
     if not parts:
         return ""
     about = (
@@ -153,7 +154,8 @@ def _effects(found: Comparison) -> str:
         "interval that crosses the middle leaves open which arm is better; an arrow is an effect beyond the edge. The "
         "noise scale is neither better nor worse: to the right is more."
     )
-    return f"<p class='facts'>{about}</p><div class='charts'>{''.join(parts)}</div>"
+    beside = "charts" if len(parts) > 1 else "middle"  # one alone would be as wide as the page
+    return f"<p class='facts'>{about}</p><div class='{beside}'>{''.join(parts)}</div>"
 
 
 def _effect(one: Verdict, colour: int) -> Effect | None:

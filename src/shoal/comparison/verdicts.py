@@ -77,9 +77,9 @@ def _why_insufficient(metric: Metric, both: Sequence[RunFacts], frame: Frame) ->
         if frame.threshold is None:
             return "no run has a learning curve"
         if not any(reached(run, metric.name, frame) for run in both):
-            return f"no run reached {frame.threshold:g}"
-    if metric.name in TIMED and len({run.machine for run in both}) > 1:
-        return "the runs were made on different machines"
+            return f"no run reached {frame.threshold:g}; --threshold sets another for a new comparison"
+    if metric.name in TIMED and len(machines := sorted({run.machine for run in both})) > 1:
+        return f"the runs were made on different machines or cores: {'; '.join(machines)}"
     if metric.name == "noise" and all(run.noise is None for run in both):
         return "the noise meter was off, or there was too little to measure"
     return ""

@@ -11,12 +11,14 @@ from shoal.comparison.metrics import BY_NAME, Frame
 from shoal.comparison.verdicts import INSUFFICIENT, NO_EVIDENCE, Verdict, as_ratio, shares
 from shoal.runs.words import columns, decimals, figure
 
+COUNTED = ("steps", "gradient steps", "steps/s")
+
 
 def lines_of(
     task: str, arms: Mapping[str, Sequence[RunFacts]], verdicts: Sequence[Verdict], frame: Frame, primary: str
 ) -> list[str]:
     """The whole comparison."""
-    lines = [f"{task}: {' | '.join(f'{name} ({_runs(len(runs))})' for name, runs in arms.items())}"]
+    lines = [f"{task}: {' | '.join(f'{name} ({_runs(len(runs))})' for name, runs in arms.items())}", *budgets(arms)]
     for arm in dict.fromkeys(one.arm for one in verdicts):
         own = [one for one in verdicts if one.arm == arm]
         lines += ["", f"{arm} against {own[0].against}", *_table(own), ""]
@@ -24,6 +26,19 @@ def lines_of(
     if frame.threshold is not None:
         lines += ["", *_threshold(arms, frame)]
     lines += _provisos(arms, verdicts, primary)
+    return lines
+
+
+def budgets(arms: Mapping[str, Sequence[RunFacts]]) -> list[str]:
+    """What a run of each arm has had, on average: whether the arms were matched as they were meant to be."""
+    lines = []
+    for name, runs in arms.items():
+        whole = [run for run in runs if run.whole]
+        if whole:
+            steps, updates, seconds = (
+                sum(getattr(run, axis) for run in whole) / len(whole) for axis in ("steps", "updates", "seconds")
+            )
+            lines.append(f"a run of {name}: {steps:,.0f} steps, {updates:,.0f} gradient steps, {seconds:,.1f} s")
     return lines
 
 
@@ -39,8 +54,17 @@ def sentence(one: Verdict) -> str:
     elif one.verdict == NO_EVIDENCE:
         text += f"; a difference of {detectable(one)} would have been found in 80 % of such comparisons"
     elif one.verdict != INSUFFICIENT and one.p is not None:
-        text += f", p {'< 0.001' if one.p < 0.001 else f'{one.p:.3f}'}"
+        text += f", p {chance(one.p)}"
     return f"{text} ({one.note})" if one.note else text
+
+
+def chance(p: float) -> str:
+    """A p-value.
+
+    >>> chance(3.5e-13), chance(0.0057)
+    ('< 0.001', '0.006')
+    """
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def amount(one: Verdict) -> str:
@@ -52,7 +76,7 @@ def amount(one: Verdict) -> str:
     if metric.ratio:
         value, low, high = (_times(as_ratio(end)) for end in ends)
         return f"{value} [{low}, {high}] times"
-    value, low, high = (signed(end, decimals(*ends)) for end in ends)
+    value, low, high = (signed(end, places(metric.unit, *ends)) for end in ends)
     share = ""
     if one.first.value > 0 and metric.name in AXES:
         share = f", {100 * found.value / one.first.value:+.0f} %"
@@ -64,8 +88,8 @@ def detectable(one: Verdict) -> str:
     assert one.effect is not None
     if BY_NAME[one.metric].ratio:
         return f"{_times(as_ratio(one.effect.detectable))} times"
-    unit = BY_NAME[one.metric].unit
-    return f"{figure(one.effect.detectable)}{f' {unit}' if unit else ''}"
+    unit, value = BY_NAME[one.metric].unit, one.effect.detectable
+    return f"{figure(value, places(unit, value))}{f' {unit}' if unit else ''}"
 
 
 def level(one: Verdict, which: str) -> str:
@@ -75,12 +99,22 @@ def level(one: Verdict, which: str) -> str:
         return "-"
     if BY_NAME[one.metric].ratio:
         value = as_ratio(value)
-    return figure(value)
+    return figure(value, places(BY_NAME[one.metric].unit, value))
 
 
-def signed(value: float, places: int) -> str:
+def places(unit: str, *values: float) -> int:
+    """Decimals of figures of that unit; what is counted has none.
+
+    >>> places("steps", 87_244.8), places("steps", 68.4), places("s", 1.994)
+    (0, 2, 3)
+    """
+    counted = unit in COUNTED and max(map(abs, values)) >= 100
+    return 0 if counted else decimals(*values)
+
+
+def signed(value: float, digits: int) -> str:
     """With its sign, and no minus zero."""
-    text = figure(value, places)
+    text = figure(value, digits)
     return f"+{text}" if value > 0 and not text.startswith("-") else text
 
 

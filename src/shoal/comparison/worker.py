@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from shoal import launching
-from shoal.comparison.facts import facts_of
+from shoal.comparison.facts import facts_of, source_digest
 from shoal.comparison.folder import ComparisonFolder, Job
 from shoal.comparison.plan import Plan
 from shoal.runs.checkpoint import CheckpointError
@@ -88,6 +88,9 @@ def main(arguments: list[str]) -> None:
     """Entry of the process."""
     launching.end_with_launcher()
     folder = ComparisonFolder(Run(Path(arguments[0])))
+    if source_digest() != folder.plan.code:
+        tell("the code or the versions of its libraries have changed since it began; runs of different code do not mix")
+        sys.exit(UNFIT)
     sys.exit(train_and_evaluate(folder, folder.plan, Job(int(arguments[1]), int(arguments[2]))))
 
 

@@ -26,6 +26,7 @@ from shoal.tasks import environment
 from shoal.tasks.presets import config_for
 from shoal.tasks.saved import parse_env_kwargs
 from shoal.training import train
+from shoal.tuning.folder import FINALS, FOUND, PLAN, REACHED, STUDY
 from shoal.tuning.space import Space, flags
 from shoal.vector.foreign import find_spec
 
@@ -34,7 +35,6 @@ Measure = Literal["steps", "cpu", "return"]
 RETURN = "return/mean_100"
 LOOKS = 20  # at the learning curve, over the budget
 UNTRIED = 4  # trials before any is pruned
-PLAN, STUDY, FINALS, FOUND = "search.json", "study.journal", "finals.json", "found.json"
 WORST = 1e30  # of a training in which no episode ended
 _TRIAL, _FINAL = 0, 1  # streams of seeds
 
@@ -91,6 +91,13 @@ class Found:
     def __post_init__(self) -> None:
         object.__setattr__(self, "best", min(self.finals, key=lambda final: (final.median, not final.own)))
 
+    @property
+    def in_vain(self) -> str:
+        """What to say where no finalist came to the target, so that none is known to be better; else nothing."""
+        if any(any(final.reached) for final in self.finals):
+            return ""
+        return f"no finalist reached {figure(self.target)}: give --steps a larger budget, or --measure return"
+
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "flags": flags(self.best.settings), "is_own": self.best.own}
 
@@ -106,6 +113,8 @@ class Found:
             mark = "->" if final is self.best else "  "
             middle = final.median if any(final.reached) else None
             lines.append(f"{mark} {name:<24}{figure(None if middle is None else sign * middle):>12}  ({values})")
+        if self.in_vain:
+            return [*lines, self.in_vain]
         if self.best.own:
             return [*lines, "nothing better was found than the settings that the task has"]
         own = next(final for final in self.finals if final.own)
@@ -125,7 +134,7 @@ def _few(seeds: int) -> str:
 def search(plan: SearchPlan, folder: str | Path, say: Say = lambda text: None) -> Found:
     """Begin a search, or go on with the one in the folder."""
     require("tune", "shoal tune --search")
-    base = config_for(plan.task, env_kwargs=plan.env_kwargs, **({} if plan.steps is None else {"steps": plan.steps}))
+    base = base_of(plan)
     if base.run.steps is None:
         raise ValueError(f"expected --steps for {plan.task}, whose budget is not in steps")
     _known(plan)
@@ -140,6 +149,11 @@ def search(plan: SearchPlan, folder: str | Path, say: Say = lambda text: None) -
     found = work.finals()
     replace_atomically(place / FOUND, to_json(found.to_json()))
     return found
+
+
+def base_of(plan: SearchPlan) -> TrainConfig:
+    """The task's own settings, with the budget of a trial."""
+    return config_for(plan.task, env_kwargs=plan.env_kwargs, **({} if plan.steps is None else {"steps": plan.steps}))
 
 
 def _known(plan: SearchPlan) -> None:
@@ -201,6 +215,7 @@ class _Search:
         name = f"trial-{trial.number:03d}"
         value, look = self._train(name, options, derived_seed(self.plan.seed, _TRIAL, trial.number), trial)
         state = self.optuna.trial.TrialState
+        trial.set_user_attr(REACHED, look.reached)
         if look.pruned:
             self.study.tell(trial, state=state.PRUNED)
         else:
@@ -223,19 +238,21 @@ class _Search:
         own = next(trial for trial in self.study.get_trials() if trial.number == 0)
         path = self.place / FINALS
         kept: dict[str, list[Any]] = from_json(path.read_bytes()) if path.exists() else {}
-        finals = []
-        for trial in chosen if own.number in {one.number for one in chosen} else [*chosen, own]:
-            options = self.space.options(trial.params)
-            keys = [f"{trial.number}-{place}" for place in range(self.plan.seeds)]
-            for place, key in enumerate(keys):
+        trials = chosen if own.number in {one.number for one in chosen} else [*chosen, own]
+        for place in range(self.plan.seeds):  # by turns, so that a busy hour of the machine slows all of them
+            seed = derived_seed(self.plan.seed, _FINAL, place)
+            for trial in trials:
+                key = f"{trial.number}-{place}"
                 if key not in kept:
-                    seed = derived_seed(self.plan.seed, _FINAL, place)
-                    value, look = self._train(f"final-{key}", options, seed, None)
+                    value, look = self._train(f"final-{key}", self.space.options(trial.params), seed, None)
                     kept[key] = [value, look.reached]
                     replace_atomically(path, to_json(kept))
                     self.say(f"finalist trial {trial.number}, seed {place}: {self._told(value, look.reached)}")
-            values, reached = [kept[key][0] for key in keys], [kept[key][1] for key in keys]
-            finals.append(Final(trial.number, options, values, reached, own=trial.number == 0))
+        finals = []
+        for trial in trials:
+            values, reached = zip(*(kept[f"{trial.number}-{place}"] for place in range(self.plan.seeds)), strict=True)
+            options = self.space.options(trial.params)
+            finals.append(Final(trial.number, options, list(values), list(reached), own=trial.number == 0))
         pruned = len(self.study.get_trials(states=(state.PRUNED,)))
         return Found(
             self.plan, self.measure, self.base.run.target_return, len(done) + pruned, pruned, finals, str(self.place)
