@@ -20,7 +20,7 @@ TILES = {"cpu": 32, "cuda": 1024}  # days of one matrix product; a lone day is c
 SIZES = 2  # days are padded to a multiple of so many requests, by their own number alone
 CHUNK = {"cpu": 256, "cuda": 8192}  # plans at once to begin with; one of 30 requests takes 0.11 MB, of 45 0.15 MB
 _OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate|not enough memory|alloc_failed|cannot allocate", re.I)
-_PAIR_NUMBERS, _STEP_BYTES = 80, 38_000  # measured: of a pair of requests while encoded, of a plan in a step
+_PAIR_NUMBERS, _STEP_BYTES = 90, 38_000  # measured: of a pair of requests while encoded, of a plan in a step
 ORDERS = 4  # in which greedy decoding takes the requests of a day, until one finishes it
 _STARTS, _SAMPLES = 0x57A7, 0x5A3B
 
