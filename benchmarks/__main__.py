@@ -53,6 +53,8 @@ GROUPS = {
         (
             "rides_learning",
             "rides_credit",
+            "rides_steps",
+            "rides_ceiling",
             "rides_think",
             "rides_shift",
             "rides_sweep",

@@ -109,7 +109,7 @@ def test_rewards_are_clipped_for_learning_alone(tmp_path: Path) -> None:
 
 
 def test_atari_out_of_the_box(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`shoal train ALE/Pong-v5`, scored, watched, resumed and deployed; frames are skipped once."""
+    """`shoal train ALE/Pong-v5`, scored, watched, resumed, reported and deployed; frames are skipped once."""
     ale_py = pytest.importorskip("ale_py")
     folder = ["--runs-dir", str(tmp_path)]
     game = ["ALE/Pong-v5", "--env-kwargs", '{"difficulty": 0}', "--name", "pong", *SMALL, *folder]
@@ -123,6 +123,9 @@ def test_atari_out_of_the_box(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     shoal(["play", "pong", "--episodes", "1", "--max-episode-steps", "3", *folder])
     shoal(["train", "--resume", "pong", "--epochs", "2", *folder])
     assert "inexact" not in capsys.readouterr().out
+    (tmp_path / "pong" / "report.html").unlink()
+    shoal(["report", "pong", *folder])
+    assert (tmp_path / "pong" / "report.html").exists()
     policy = load_policy("pong", runs_dir=tmp_path)
     gym.register_envs(ale_py)
     raw = gym.make("ALE/Pong-v5", frameskip=1, obs_type="grayscale")

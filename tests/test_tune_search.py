@@ -16,7 +16,7 @@ from shoal.tuning import loop
 from shoal.tuning.loop import SearchPlan, search
 from shoal.tuning.space import Space, flags
 
-SMALL: dict[str, Any] = {"trials": 5, "steps": 2000, "finalists": 2, "seeds": 2}
+SMALL: dict[str, Any] = {"trials": 5, "steps": 1000, "finalists": 2, "seeds": 2}
 
 
 def small(folder: Path, **more: Any) -> Any:
@@ -89,7 +89,7 @@ def test_bad_trials_are_pruned_and_a_target_that_is_not_reached_is_said(tmp_path
     assert found.pruned > 0
     assert sum("pruned" in line for line in said) == found.pruned
     assert all("target 475.0 not reached" in line or "pruned" in line for line in said)
-    assert all(value >= 2 * 2000 for final in found.finals for value in final.values)
+    assert all(value >= 2 * SMALL["steps"] for final in found.finals for value in final.values)
     assert "(not reached)" in "\n".join(found.lines())
     assert found.lines()[-1].startswith("no finalist reached 475.0: give --steps a larger budget")
 

@@ -58,19 +58,28 @@ class Synthetic(gym.Env[Any, Any]):
 
 
 class SyntheticFrames(Synthetic):
-    """The same with a picture, uint8[84, 84, 4], as observation, and 6 actions, as Atari's games have them.
+    """The same with a grey picture, uint8[84, 84, 1], another one at each step, and 6 actions, as Atari's games have
+    them. A learner stacks the last four.
 
     >>> SyntheticFrames(cost_us=10).reset(seed=0)[0].shape
-    (84, 84, 4)
+    (84, 84, 1)
     """
+
+    _KINDS = 6  # of pictures: drawing one costs more than a step is to take
 
     def __init__(self, cost_us: float) -> None:
         super().__init__(cost_us, floats=1)
-        self.observation_space = gym.spaces.Box(0, 255, (84, 84, 4), np.uint8)
+        self.observation_space = gym.spaces.Box(0, 255, (84, 84, 1), np.uint8)
         self.action_space = gym.spaces.Discrete(6)
-        self._observation = np.zeros((84, 84, 4), np.uint8)
+        self._pictures = np.zeros((self._KINDS, 84, 84, 1), np.uint8)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         gym.Env.reset(self, seed=seed)
-        self._observation = self.np_random.integers(0, 256, (84, 84, 4), np.uint8)
-        return self._observation.copy(), {}
+        self._pictures = self.np_random.integers(0, 256, self._pictures.shape, np.uint8)
+        self._at = 0
+        return self._pictures[0].copy(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self._at = (self._at + 1) % self._KINDS
+        self._observation = self._pictures[self._at]
+        return super().step(action)

@@ -78,7 +78,10 @@ def credit_study(results: Results) -> str:
     others = [row for name, row in rows.items() if ": trained less " not in name]
     lines += ["", cells("figure", "value", "target"), "|---|---|---|"] if others else []
     lines += [
-        cells(f"{row.name.removeprefix('rides, ')} ({row.note})", value_of(row, 2), target_of(row)) for row in others
+        cells(
+            row.name.removeprefix("rides, ") + (f" ({row.note})" if row.note else ""), value_of(row, 2), target_of(row)
+        )
+        for row in others
     ]
     return "\n".join(lines)
 
@@ -123,6 +126,13 @@ def credit_bias(results: Results) -> str:
         cells(again, told(f"{again}: {less}"), "the same", "the same", judged(f"{again}: slope of the true gain"), "0",
               told(f"{again}: what the credit says of taught less own"))
     )  # fmt: skip
+    for words, name in (("rebuilt twice, 50%, the mean", "50%, mean of two estimates"),
+                        ("rebuilt, 50%, a search of three times the length", "50%, 100 pricing iterations"),
+                        ("rebuilt, 50%, what two estimates have in common", "50%")):  # fmt: skip
+        slope = "slope of the true gain" + (" on what two estimates have in common" if name == "50%" else "")
+        if f"{name}: {slope}" in whole:
+            day = told(f"{name}: {less}")
+            lines.append(cells(words, "", "", day, judged(f"{name}: {slope}"), "", ""))
     gain, taught = told("true gain of the best change"), told("taught less own where they differ")
     lines.append(cells("**truth**", f"gain of the best change: {gain}", "", "", "1", "0", taught))
     return "\n".join(lines)

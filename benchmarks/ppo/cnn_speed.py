@@ -1,5 +1,8 @@
 """PPO on pictures, 84 x 84 x 4 bytes, 64 environments of 50 us, beside Stable-Baselines3: speed, and peak memory.
 
+An environment gives one grey picture a step; both sides stack the last four as a user of either would, shoal by
+`--frame-stack 4`, SB3 by its `VecFrameStack`. The network, the settings and the number of threads are the same.
+
 python -m benchmarks.ppo.cnn_speed [--store]
 """
 
@@ -28,7 +31,7 @@ from benchmarks.harness.interleave import (
 from benchmarks.harness.rows import Row
 from benchmarks.harness.synthetic import SyntheticFrames
 
-NUM_ENVS, ROLLOUT, MINIBATCH, EPOCHS, COST_US = 64, 128, 256, 4, 50.0
+NUM_ENVS, ROLLOUT, MINIBATCH, EPOCHS, COST_US, STACK = 64, 128, 256, 4, 50.0, 4
 THREADS = 1  # of torch, for both
 ROUNDS, BLOCK_S = 3, 1.0  # a block is one rollout with its update, which takes longer than that
 SPEED, MEMORY = 1.5, 0.5  # targets: times SB3's steps per second, and of its peak memory
@@ -76,10 +79,12 @@ def rows(say: Callable[[str], None]) -> list[Row]:
 def memory(who: str) -> dict[str, int]:
     """In a process of its own: bytes after the imports, and at the peak of two rollouts with their updates."""
     import gymnasium  # noqa: F401
-    import stable_baselines3  # noqa: F401  # by both, so that what is there before is the same
     import torch  # noqa: F401
 
-    import shoal.training  # noqa: F401
+    if who == "SB3Training":  # each what its user has in memory
+        import stable_baselines3  # noqa: F401
+    else:
+        import shoal.training  # noqa: F401
 
     imported = _kilobytes("self", "VmRSS")
     training: Any = {"ShoalTraining": ShoalTraining, "SB3Training": SB3Training}[who](epochs=1)  # more take no more
@@ -131,6 +136,7 @@ class ShoalTraining:
             hidden=(),
             network="shared",
             torch_threads=THREADS,
+            frame_stack=STACK,
         )
         said: list[str] = []
         self._envs = make_envs(config, functools.partial(SyntheticFrames, COST_US), said.append)
@@ -155,13 +161,13 @@ class SB3Training:
     def __init__(self, epochs: int = EPOCHS) -> None:
         import torch
         from stable_baselines3 import PPO
-        from stable_baselines3.common.vec_env import DummyVecEnv
+        from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack
 
         torch.set_num_threads(THREADS)
         make = functools.partial(SyntheticFrames, COST_US)
         self._model: Any = PPO(
             "CnnPolicy",
-            DummyVecEnv([make] * NUM_ENVS),
+            VecFrameStack(DummyVecEnv([make] * NUM_ENVS), STACK),
             n_steps=ROLLOUT,
             batch_size=MINIBATCH,
             n_epochs=epochs,

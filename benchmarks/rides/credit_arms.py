@@ -30,7 +30,7 @@ from shoal.learn.sizing import choose_threads
 from shoal.learn.weights import load_weights, weights_of
 from shoal.rides.examination import Examination
 from shoal.rides.observe import MINUTES
-from shoal.rides.options import RidesOptions
+from shoal.rides.options import FUTURES, RidesOptions
 from shoal.rides.routing.problem import NO_CHANGE
 from shoal.tasks.networks import own_network
 from shoal.tasks.presets import config_for
@@ -49,8 +49,11 @@ class Arm:
     options: dict[str, Any] = field(default_factory=dict)  # of `shoal train`
     regression: bool = False
     goes_on_from: str = ""  # an arm: its weights, and what it knows of riders, of the same seed
+    same_as: str = ""  # an arm: nothing is trained, its trainings are played otherwise
+    shown: int = 0  # futures before each offer when it is played; 0: as many as in training
 
 
+TODAY = "today's default"  # all seeds of it that rides_learning has stored
 _QUICK = {"futures": 0, "held_out_days": 0}
 _SCRATCH = _QUICK | {"start": "none"}
 ARMS = {  # the first ones first: what a reader asks first
@@ -70,6 +73,13 @@ ARMS = {  # the first ones first: what a reader asks first
         {"num_envs": 64, "episodes": 1_280, "learning_rate": 5e-4, "clip": 0.2, "entropy_coef": 0.0},
         goes_on_from="scratch",
     ),
+    # What might be a better default: as today's, but with credit; and the training without futures, which are shown
+    # only when it is played.
+    "credit-32": Arm(
+        {"held_out_days": 0, "credit": "rebuilt", "credit_requests": 30}, TODAY, 0.0, shown=FUTURES
+    ),
+    "taught-32": Arm(_QUICK | {"start": "taught", "credit": "rebuilt"}, TODAY, 0.0, {"episodes": 5_120},
+                     same_as="taught", shown=FUTURES),
 }  # fmt: skip
 EXAMINED = 64  # days
 CURVE = (0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1)  # shares of a training after which it is looked at
@@ -118,16 +128,20 @@ def settings(arm: Arm) -> str:
     digest.update(repr((credit.BUILD_ITERATIONS, credit.PRICE_ITERATIONS, credit.CAP_MIN, arm.regression)).encode())
     if arm.goes_on_from:
         digest.update(settings(ARMS[arm.goes_on_from]).encode())
+    if arm.shown:
+        digest.update(f"shown {arm.shown}".encode())
     return digest.hexdigest()[:16]
 
 
 def weights_file(name: str, seed: int, work: Path) -> Path:
     """Where a training leaves its weights."""
+    name = ARMS[name].same_as or name
     return work / f"{name}-{seed}-{settings(ARMS[name])}.npz"
 
 
 def train(name: str, seed: int, work: Path, say: Any = print) -> Path:
     """Train one arm with one seed, unless it has been done."""
+    name = ARMS[name].same_as or name
     done = weights_file(name, seed, work)
     if done.exists():
         return done
@@ -145,8 +159,10 @@ def train(name: str, seed: int, work: Path, say: Any = print) -> Path:
         envs.flexibility.set_state(envs.flexibility.state() | known)  # type: ignore[attr-defined]
     learner.start()
     epochs = -(-config.run.episodes // config.vector.num_envs)
-    looks, curve, cpu_s = {round(share * epochs) for share in CURVE}, [], 0.0
-    exam = Examination(RidesOptions(**json.loads(config.env_kwargs)), EXAMINED, 1)
+    options = RidesOptions(**json.loads(config.env_kwargs))
+    shares = (0, 1) if options.futures else CURVE  # futures cost ten times what a training without them does
+    looks, curve, cpu_s = {round(share * epochs) for share in shares}, [], 0.0
+    exam = Examination(options, EXAMINED, 1)
     for epoch in range(epochs + 1):
         if epoch in looks:  # its time is not the training's
             found = exam.hold(learner.policy(), envs.flexibility.state())  # type: ignore[attr-defined]
@@ -209,6 +225,7 @@ def load(name: str, seed: int, work: Path) -> Trained:
     policy = DeployedPolicy(agent, env.single_action_space, config, 0)
     seen = ("start", "start_temperature", "prices", "futures", "mask", "kappa", "threshold")
     changes = {option: getattr(options, option) for option in seen}
+    changes["futures"] = ARMS[name].shown or options.futures
 
     def player(deterministic: bool) -> Any:
         return lambda env, observations: policy(observations, deterministic=deterministic, batched=True)

@@ -6,6 +6,10 @@ net gain at the day's end, polished; the credit is computed in both worlds. Twic
 choice and with that of the taught network, answered as the rider does. Days negotiated again (`--credit negotiated`)
 have one credit for all four worlds: they forget what the branched request agreed to.
 
+A credit is computed twice more with other draws, and once with a longer search. Noise in an estimate lowers the slope
+of the truth on it, however right it is on average; the slope of the truth on what two independent estimates have in
+common (their covariance in place of the variance: instrumental variables) is free of that.
+
     python -m benchmarks.rides.credit_branch [--days 2560] [--policy ARM SEED] [--work DIR] [--store]
 
 The policy is a training of benchmarks/rides/credit_arms.py, made now unless DIR has it. Every 320 days are kept in DIR
@@ -28,7 +32,7 @@ from shoal.compiled.random import mix
 from shoal.core.machine import usable_cores
 from shoal.core.seeds import episode_seed
 from shoal.rides.bookings import Bookings
-from shoal.rides.credit import Rates, generously, savings_min, uniform
+from shoal.rides.credit import PRICE_ITERATIONS, Rates, generously, savings_min, uniform
 from shoal.rides.env import RidesVectorEnv
 from shoal.rides.negotiated import Called, replayed_min
 from shoal.rides.observe import anticipate
@@ -40,10 +44,12 @@ PLACE, NAME, DAYS, SEED, BATCH = "benchmarks.rides.credit_branch", "credit_branc
 POLICY = ("scratch", 201)
 AT = np.array([2, 8, 14, 20, 26])  # requests that days are branched at
 SHARES = (0.0, 0.5, 1.0)  # of later riders asked generously, in the credit
-POLISH = 300
+POLISH, RESAMPLES = 300, 500
 SLOPE_TARGET, GAP_TARGET = 0.8, 0.4
 WORLDS = WIDER, PLAIN, OWN, TAUGHT = range(4)
+PATIENT = 100  # pricing iterations of the longer search
 _NOISE = np.uint64(0xA0761D6478BD642F)  # sets the draws of offers apart from the oracle's
+_TWICE = np.uint64(0x8CB92BA72F3D8DD7)  # sets a second estimate apart from the first
 Array = np.ndarray[Any, Any]
 
 
@@ -70,7 +76,7 @@ def measure(
     found: dict[str, Array] = {}
     for low in range(0, days, BATCH):
         high = min(low + BATCH, days)
-        done = work / f"branched-{arm}-{seed}-{settings(ARMS[arm])}-{low}-{high}.npz"
+        done = work / f"branched2-{arm}-{seed}-{settings(ARMS[arm])}-{low}-{high}.npz"
         if done.exists() and not options:
             with np.load(done, allow_pickle=False) as data:
                 part = {name: data[name] for name in data.files}
@@ -125,13 +131,21 @@ def _branched(numbers: Array, at: int, policy: Trained, **options: Any) -> dict[
     found["taught truth"] = net_min[TAUGHT] - net_min[OWN]
     days, agreed = np.arange(count), bookings.agreed_requests().reshape(len(WORLDS), count, -1)
     wide, when = generously(bookings, days), np.full(count, at)
+
+    def credit(place: int, share: float, key: Array, price: int = PRICE_ITERATIONS) -> Array:
+        windows = np.where(uniform(key, customers) < share, wide, agreed[place])
+        plans, effect = before.copy(), own.offer_effect
+        return savings_min(env.oracle, plans, windows, when, request, key, effect, price=price)
+
     for share in SHARES:
         for place in (WIDER, PLAIN, OWN):
-            windows = np.where(uniform(key, customers) < share, wide, agreed[place])
-            saved = savings_min(env.oracle, before.copy(), windows, when, request, key, own.offer_effect)
+            saved = credit(place, share, key)
             found[f"{place} {share}"] = saved[days, change]
         worth = rates.worth(p, saved)
         found[f"taught {share}"] = worth[days, taught] - worth[days, mine]  # in the policy's own world
+    with np.errstate(over="ignore"):
+        found["second"] = credit(OWN, SHARES[1], mix(key + _TWICE))[days, change]
+    found["patient"] = credit(OWN, SHARES[1], key, PATIENT)[days, change]
     onward = Onward()
     kept = [Called(*(getattr(bookings, name)[day] for name in Called._fields)) for day in days]
     saved = replayed_min(env, onward, policy.entrant.policy, before, kept, when, request, key)
@@ -181,6 +195,10 @@ def summarise(found: dict[str, Array], about: str) -> list[Row]:
         made.append(Row(f"{name}: credit with the change apart from without", abs(value), unit,
                         GAP_TARGET if judged else None, "lower", f"{value:+.2f} {note}"))  # fmt: skip
     made += _against(f"rides credit, {about}, negotiated again", found["again"], truth, None)
+    name, once, second = f"rides credit, {about}, {SHARES[1]:.0%}", found[f"{OWN} {SHARES[1]}"], found["second"]
+    made += _against(f"{name}, mean of two estimates", (once + second) / 2, truth, None)
+    made += _against(f"{name}, {PATIENT} pricing iterations", found["patient"], truth, None)
+    made.append(_in_common(f"{name}: slope of the true gain on what two estimates have in common", once, second, truth))
     differ = found["differ"]
     if differ.sum() > 1:
         made.append(
@@ -195,11 +213,31 @@ def summarise(found: dict[str, Array], about: str) -> list[Row]:
 def _against(name: str, credit: Array, truth: Array, target: float | None) -> list[Row]:
     """How far a credit is off in the mean, and how much more an offer truly gains where it says a minute more."""
     slope = float(np.cov(credit, truth)[0, 1] / credit.var(ddof=1))
-    correlation = float(np.corrcoef(credit, truth)[0, 1])
+    half = _half(lambda rows: np.cov(credit[rows], truth[rows])[0, 1] / credit[rows].var(ddof=1), len(truth))
+    note = f"+- {half:.2f} (95 %), correlation {float(np.corrcoef(credit, truth)[0, 1]):.2f}"
     return [
         Row(f"{name}: credit less true gain", *_mean(credit - truth)),
-        Row(f"{name}: slope of the true gain", slope, "", target, note=f"correlation {correlation:.2f}"),
+        Row(f"{name}: slope of the true gain", slope, "", target, note=note),
     ]
+
+
+def _in_common(name: str, first: Array, second: Array, truth: Array) -> Row:
+    """The slope that an estimate without noise would have."""
+
+    def slope(rows: Array) -> Any:
+        both = np.cov(np.stack([first[rows], second[rows], truth[rows]]))
+        return (both[0, 2] + both[1, 2]) / 2 / both[0, 1]
+
+    half, same = _half(slope, len(truth)), float(np.corrcoef(first, second)[0, 1])
+    value = float(slope(np.arange(len(truth))))
+    return Row(name, value, "", note=f"+- {half:.2f} (95 %), the two correlate {same:.2f}")
+
+
+def _half(of: Callable[[Array], Any], days: int) -> float:
+    """Half the width of a 95 % interval, by resampling days."""
+    rng = np.random.default_rng(0)
+    with np.errstate(divide="ignore", invalid="ignore"):  # a handful of days may all be alike
+        return 1.96 * float(np.std([of(rng.integers(days, size=days)) for _ in range(RESAMPLES)]))
 
 
 def _mean(values: Array) -> tuple[float, str, None, Literal["higher"], str]:

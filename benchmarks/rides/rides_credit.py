@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.harness import stored
 from benchmarks.harness.rows import Row
-from benchmarks.rides.credit_arms import ARMS, WORK, load, settings, train
+from benchmarks.rides.credit_arms import ARMS, TODAY, WORK, load, settings, train
 
 PLACE, NAME, DAYS, SEED = "benchmarks.rides.rides_credit", "rides_credit", 900, 2026
 SEEDS = (201, 202, 203, 204, 205)
@@ -90,6 +90,8 @@ def study(
 def _against(arm: str, seeds: Sequence[int]) -> list[str]:
     """What it is compared with, seed by seed or once."""
     other = ARMS[arm].against
+    if other == TODAY:  # rides_learning has played it
+        return []
     return [f"{other} seed {seed}" for seed in seeds] if other in ARMS else [other]
 
 
@@ -126,8 +128,9 @@ def _played(name: str, work: Path, days: int, say: Callable[[str], None]) -> dic
     if seed:
         facts = {f"trained_{part}" if part == "commit" else part: value for part, value in trained.facts.items()}
         entrant = trained.entrant
-        few = contest({"sampled": trained.sampled}, RidesOptions(), days=min(SAMPLED, days), **shared)
-        sampled = round(float(few.net_min("sampled", "own").mean()), 3)
+        if not ARMS[arm].shown:
+            few = contest({"sampled": trained.sampled}, RidesOptions(), days=min(SAMPLED, days), **shared)
+            sampled = round(float(few.net_min("sampled", "own").mean()), 3)
     else:
         entrant = replace(baseline(name, 0), flexibility=trained.entrant.flexibility)
     found = contest({name: entrant}, RidesOptions(), days=days, **shared)
@@ -177,15 +180,18 @@ def summarise(parts: Parts, days: int = DAYS) -> list[Row]:
         for name, arm in ARMS.items():
             title = f"rides, {name}: trained less {arm.against}, net gain a day, by the {prices} prices"
             seeds = [seed for seed in SEEDS if f"{name} seed {seed}" in nets]
-            others = [one for one in _against(name, seeds) if one in nets]
-            if not seeds or len(others) < len(_against(name, seeds)):
+            known = todays(prices) if arm.against == TODAY else nets
+            wanted = list(known) if arm.against == TODAY else _against(name, seeds)
+            others = [one for one in wanted if one in known]
+            if not seeds or not others or len(others) < len(wanted):
                 note = f"{len(seeds)} of {len(SEEDS)} seeds stored: python -m {PLACE} --store goes on"
                 found.append(Row(title, None, "min", arm.target if prices == "reference" else None, note=note))
                 continue
-            both = [[nets[f"{name} seed {seed}"] for seed in seeds], [nets[one] for one in others]]
+            both = [[nets[f"{name} seed {seed}"] for seed in seeds], [known[one] for one in others]]
             shared = min(len(net) for some in both for net in some)  # days that all of them have been priced on
             runs, base = (np.array([net[:shared] for net in some]) for some in both)
-            gain = Bootstrap(shared).mean(runs - base)
+            # Other seeds than its own are no pairs: their mean, so that only this training's spread is in the interval.
+            gain = Bootstrap(shared).mean(runs - (base.mean(0) if arm.against == TODAY else base))
             target = arm.target if prices == "reference" and len(runs) == len(SEEDS) else None
             note = (
                 f"lower end of the 95 % interval; mean {gain['mean']:.2f}, upper {gain['high']:.2f}; {shared} days; "
@@ -195,7 +201,7 @@ def summarise(parts: Parts, days: int = DAYS) -> list[Row]:
             found.append(Row(title, gain["low"], "min", target, note=note))
     for name in ARMS:
         of_arm = [part for part in made if part["name"].startswith(f"{name} seed ")]
-        if of_arm:
+        if of_arm and not ARMS[name].shown:
             apart = float(np.mean([np.mean(part["own"][:SAMPLED]) - part["sampled"] for part in of_arm]))
             cpu = ", ".join(f"{part['train_cpu_s']:.0f}" for part in of_arm)
             title, judged = f"rides, {name}: most probable offers less sampled ones", name == "scratch-insertion"
@@ -206,6 +212,13 @@ def summarise(parts: Parts, days: int = DAYS) -> list[Row]:
             target = RATE if name in ("scratch", "scratch-insertion") else None
             found.append(Row(title, float(np.mean(rates)), "steps/CPU-s", target))
     return found
+
+
+def todays(prices: str) -> dict[str, Any]:
+    """Net gain a day of each training by the shipped default that rides_learning has stored, on the same days."""
+    result = stored.read("rides_learning") or {"parts": []}
+    found = {part["name"]: part[prices] for part in result["parts"] if part["name"].startswith("seed ")}
+    return {name: np.array(net) for name, net in found.items() if net is not None}
 
 
 def keep(parts: Parts) -> None:

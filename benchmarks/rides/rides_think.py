@@ -3,7 +3,7 @@
 Two policies think: `taught` with 32 futures, which the default training starts from, and the agent that the credit
 study trained from nothing (rides_credit, seed 201; trained first where the work folder has no weights of it).
 
-    python -m benchmarks.rides.rides_think [--days 200] [--think 16] [--work DIR] [--store]
+    python -m benchmarks.rides.rides_think [--days 200] [--think 256] [--work DIR] [--store]
 
 Goes on where it was stopped: a policy that has been played is not played again.
 """
@@ -42,17 +42,17 @@ def study(given: argparse.Namespace, parts: Parts, keep: Callable[[Parts], None]
         for think in (0, given.think):
             if not any((part["policy"], part["think"]) == (name, think) for part in parts):
                 parts.append(_played(name, think, make(think, given), given))
-                stored.print_line(f"{name}, {think} futures negotiated: {np.mean(parts[-1]['net_min']):.2f} min a day")
+                stored.print_line(f"{name}, {think} more futures: {np.mean(parts[-1]['net_min']):.2f} min a day")
                 keep(parts)
     return parts
 
 
 def depends_on(given: argparse.Namespace) -> dict[str, Any]:
     """What a stored part was made with."""
-    from shoal.rides.policies import onward, thinking
+    from shoal.rides.policies import thinking
 
     arm = credit_arms.settings(credit_arms.ARMS[TRAINED[0]])
-    numbers = [thinking.JUDGEMENT, onward.BUILD_ITERATIONS, SEED, ITERATIONS, FUTURES]
+    numbers = [thinking.JUDGEMENT, thinking.SHOWN, SEED, ITERATIONS, FUTURES]
     return {"days": given.days, "numbers": numbers, "trained": arm}
 
 
@@ -109,7 +109,7 @@ def _trained(think: int, given: argparse.Namespace) -> Any:
 def _thinking(act: Any, scores: Any, think: int) -> Any:
     from shoal.rides.policies.thinking import Thinking
 
-    return Thinking(act, scores, think) if think else act
+    return Thinking(scores, think) if think else act
 
 
 def expected_min(network: Any, observations: dict[str, Array]) -> Array:
@@ -142,7 +142,7 @@ def summarise(parts: Parts) -> list[Row]:
                 f"{ours.mean():.2f} with and {plain.mean():.2f} without; {len(ours)} days by the planner's own prices; "
                 f"{1000 * part['cpu_s'] / len(ours) / 30:.0f} ms of CPU an offer"
             )
-            title = f"rides, {name}: {think} futures negotiated less none, net gain a day"
+            title = f"rides, {name}: {think} more futures less none, net gain a day"
             found.append(Row(title, gain["low"], "min", 0.0, note=note))
     return found or [Row(NAME, None, "", note=f"nothing stored: python -m {PLACE} --store")]
 
@@ -156,7 +156,7 @@ def parsed(given: Sequence[str] | None = None) -> argparse.Namespace:
     """The flags."""
     parser = stored.arguments(__doc__)
     parser.add_argument("--days", type=int, default=200)
-    parser.add_argument("--think", type=int, default=16)
+    parser.add_argument("--think", type=int, default=256)
     parser.add_argument("--work", type=Path, default=credit_arms.WORK)
     return parser.parse_args(given)
 

@@ -37,3 +37,15 @@ def test_days_are_branched_and_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     rows = {row.name: row for row in credit_branch.summarise(first, "policy")}
     apart = rows["rides credit, policy, 0% of later riders asked generously: credit with the change apart from without"]
     assert apart.value == pytest.approx(abs(float((first["0 0.0"] - first["1 0.0"]).mean())))
+
+
+def test_noise_lowers_the_slope_but_not_that_of_what_two_estimates_have_in_common() -> None:
+    """An estimate with as much noise as signal has half the slope; two of them averaged two thirds."""
+    rng = np.random.default_rng(0)
+    gain = rng.normal(size=20_000)
+    first, second = gain + rng.normal(size=(2, gain.size))
+    slope = "p: slope of the true gain"
+    assert credit_branch._against("p", first, gain, None)[1].value == pytest.approx(0.5, abs=0.02)
+    mean = {row.name: row.value for row in credit_branch._against("p", (first + second) / 2, gain, None)}
+    assert mean[slope] == pytest.approx(2 / 3, abs=0.02)
+    assert credit_branch._in_common("p", first, second, gain).value == pytest.approx(1, abs=0.03)

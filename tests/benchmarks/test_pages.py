@@ -255,6 +255,8 @@ def test_the_branch_test_is_a_table_of_credits(repository: Path) -> None:
     found = {
         "truth": truth,
         "again": truth + 1,
+        "second": truth + 1,
+        "patient": truth,
         "differ": np.arange(50) < 20,
         "taught truth": truth,
         "taught again": truth,

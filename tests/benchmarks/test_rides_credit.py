@@ -65,3 +65,32 @@ def test_a_second_generation_goes_on_from_the_first(monkeypatch: pytest.MonkeyPa
     assert rides_credit._against("again", (201, 202)) == ["scratch seed 201", "scratch seed 202"]
     with np.load(credit_arms.weights_file("scratch", 202, tmp_path)) as before:
         assert before["flexibility.evidence"].any()
+
+
+def test_a_possible_default_is_compared_with_all_seeds_of_todays(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It plays the weights of another arm with futures shown, which that arm was trained without; nothing is trained
+    or played for the other side."""
+    quick = {"episodes": 8, "num_envs": 8}
+    arms = {
+        "scratch": credit_arms.Arm(SMALL, "myopic", None, quick),
+        "shown": credit_arms.Arm(SMALL, credit_arms.TODAY, 0.0, quick, same_as="scratch", shown=2),
+    }
+    for module in (credit_arms, rides_credit):
+        monkeypatch.setattr(module, "ARMS", arms)
+    monkeypatch.setattr(credit_arms, "EXAMINED", 1)
+    monkeypatch.setattr(rides_credit, "OWN_ITERATIONS", 2)
+    monkeypatch.setattr(rides_credit, "SEEDS", (201,))
+    today = {"seed 101": np.array([1.0, 2.0]), "seed 102": np.array([3.0, 2.0])}
+    monkeypatch.setattr(rides_credit, "todays", lambda prices: today)
+    assert credit_arms.weights_file("shown", 201, tmp_path) == credit_arms.weights_file("scratch", 201, tmp_path)
+    parts = rides_credit.study(
+        [], tmp_path, lambda text: None, lambda parts: None, arms=["shown"], seeds=(201,), days=2, priced=()
+    )
+    assert [part["name"] for part in parts] == ["shown seed 201"]
+    assert credit_arms.load("shown", 201, tmp_path).entrant.changes["futures"] == 2
+    assert credit_arms.load("scratch", 201, tmp_path).entrant.changes["futures"] == 0
+    rows = {row.name: row for row in rides_credit.summarise(parts, days=2)}
+    row = rows["rides, shown: trained less today's default, net gain a day, by the own prices"]
+    assert f"mean {np.mean(parts[0]['own']) - 2.0:.2f}" in row.note

@@ -141,6 +141,8 @@ class Inside:
             "hostname": {name: host in known[1] for host, name in enumerate(HOSTS)},
             "subnet": {self.networks[name]: i in known[2] for i, name in enumerate(SUBNETS)},
         }
+        self.known["ip_address"][IPv4Address("127.0.0.1")] = True
+        self.known["subnet"][IPv4Network("127.0.0.0/8")] = True
         mind = [members(int(mask), 13) for mask in step["red_agent"][1:]]
         self.agent.action = int(step["red_agent"][0])
         self.agent.scanned_ips, self.agent.exploited_ips = ([address_of(h) for h in some] for some in mind[:2])

@@ -31,16 +31,15 @@ from shoal.cage2.workflows.conduct import Conduct, tally_step
 from shoal.cage2.workflows.orders import (
     COMPLIANT,
     ORDERS,
+    PAIR_BITS,
     TALLY,
     VIOLATION,
     WASTED,
     classes,
     fixed_host,
     judge,
-    kendall,
     name_of,
     number_of,
-    pairwise_bits,
 )
 
 USERS_FIRST = "user,enterprise,op_server,op_host,defender"
@@ -62,9 +61,9 @@ def test_the_orders_are_120_in_24_classes_of_five() -> None:
 
 def test_kendall_distance_by_hand() -> None:
     """Neighbours differ in one pair, an order and its reverse in all ten; it is a metric on the 120."""
-    assert kendall("defender,enterprise,op_server,op_host,user", "enterprise,defender,op_server,op_host,user") == 1
-    assert kendall(0, ORDERS[0][::-1]) == 10
-    distances = np.array([[kendall(a, b) for b in range(120)] for a in range(120)])
+    distances = (PAIR_BITS[:, None] != PAIR_BITS[None]).sum(-1)
+    assert distances[0, number_of("enterprise,defender,op_server,op_host,user")] == 1
+    assert distances[0, number_of(ORDERS[0][::-1])] == 10
     assert (distances == distances.T).all()
     assert (np.diag(distances) == 0).all()
     assert (distances[0][:, None] <= distances[0][None] + distances).all()
@@ -72,8 +71,8 @@ def test_kendall_distance_by_hand() -> None:
 
 def test_encodings() -> None:
     """Ten bits tell all orders apart."""
-    assert pairwise_bits("defender,enterprise,op_server,op_host,user").tolist() == [1] * 10
-    assert len({pairwise_bits(n).tobytes() for n in range(120)}) == 120
+    assert PAIR_BITS[0].tolist() == [1] * 10
+    assert len({bits.tobytes() for bits in PAIR_BITS}) == 120
 
 
 def test_an_order_can_be_written_in_several_ways() -> None:

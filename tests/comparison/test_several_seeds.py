@@ -32,7 +32,7 @@ def start(*words: str, cwd: Path) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> str:
-    out, said = process.communicate(timeout=200)
+    out, said = process.communicate(timeout=900)
     assert process.returncode == 0, said
     return out
 
@@ -102,7 +102,7 @@ def test_one_that_was_stopped_goes_on_to_the_same_figures(whole: tuple[Path, dic
     while not (done.is_dir() and any(done.iterdir())) and time.monotonic() < end:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=200)
+    _, said = process.communicate(timeout=900)
     assert process.returncode == 130, said
     assert "shoal train --resume" in said
     first = next(done.iterdir()).stat().st_mtime_ns

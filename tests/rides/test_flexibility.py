@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -462,3 +464,35 @@ def test_bad_input_is_named(town: Town) -> None:
         FlexibilityModel(np.full((2, 2), np.nan), seed=0)
     with pytest.raises(ValueError, match="at least 1 epoch"):
         FlexibilityModel(town.profile, seed=0, epochs=0)
+
+
+_FIT = """
+import hashlib
+import numpy as np
+from shoal.rides.flexibility.model import ANSWER
+from shoal.rides.knowledge import new_flexibility
+from shoal.rides.options import RidesOptions
+from shoal.rides.world.world import make_world
+
+rng = np.random.default_rng(0)
+answers = np.zeros(12000, ANSWER)
+answers["rider"], answers["purpose"] = rng.integers(300, size=12000), rng.integers(5, size=12000)
+answers["pickup_open_s"] = rng.integers(14, 40, size=12000) * 1800
+answers["direct_s"], answers["offer"] = rng.integers(300, 2400, 12000), rng.integers(16, size=12000)
+world = make_world(RidesOptions())
+p = world.true_probability(answers["rider"], answers["purpose"])
+answers["accepted"] = rng.random(12000) < p[np.arange(12000), answers["offer"]]
+model = new_flexibility(world)
+model.add(answers)
+model.train()
+print(hashlib.sha256(model.state()["theta"].tobytes()).hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_every_process_learns_the_same_to_the_bit() -> None:
+    """With more than 16 steps remembered, LAPACK rounded differently in every second process or so."""
+    running = [subprocess.Popen([sys.executable, "-c", _FIT], stdout=subprocess.PIPE, text=True) for _ in range(6)]
+    found = {one.communicate()[0] for one in running}
+    assert all(one.returncode == 0 for one in running)
+    assert len(found) == 1

@@ -1,4 +1,4 @@
-"""Futures that the agent negotiates itself, and what it decides by them."""
+"""Futures sampled before an offer, or negotiated by the agent itself, and what it decides by them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 from shoal.cli import main
 from shoal.core.seeds import Stream
 from shoal.rides.env import RidesVectorEnv
+from shoal.rides.observe import MINUTES, OFFER_COLUMN
 from shoal.rides.options import RidesOptions
 from shoal.rides.policies.halving import Halving
 from shoal.rides.policies.learned import Negotiator
@@ -40,10 +41,10 @@ def env() -> Iterator[RidesVectorEnv]:
 
 
 def seen(env: RidesVectorEnv, futures: int, act: Any = None) -> np.ndarray[Any, Any]:
-    """What acceptances save, by day and offer."""
-    thinking = Thinking(act or myopic(), nothing, futures)
-    thinking.net_min(env, env.look())
-    return thinking.saves_min
+    """What acceptances save, by day and offer: in sampled futures, or in those that `act` negotiates."""
+    thinking = Thinking(nothing, futures) if act is None else Halving(act, nothing, futures, played=1)
+    env.look()
+    return thinking._saving_min(env).mean(1)
 
 
 def test_a_day_is_thought_about_in_the_same_way_whatever_is_beside_it(env: RidesVectorEnv) -> None:
@@ -51,13 +52,15 @@ def test_a_day_is_thought_about_in_the_same_way_whatever_is_beside_it(env: Rides
     alone.reset(seed=[6])
     for _ in range(3):
         alone.step(np.full(1, NO_CHANGE))
-    np.testing.assert_array_equal(seen(alone, 3)[0], seen(env, 3)[1])
+    for act in (None, myopic()):
+        np.testing.assert_array_equal(seen(alone, 3, act)[0], seen(env, 3, act)[1])
     alone.close()
 
 
 def test_thinking_leaves_the_day_as_it_is(env: RidesVectorEnv) -> None:
     before = {name: value.copy() for name, value in env.get_state().items()}
     seen(env, 2)
+    seen(env, 2, myopic())
     for name, value in env.get_state().items():
         np.testing.assert_array_equal(value, before[name], err_msg=name)
 
@@ -101,7 +104,7 @@ def test_the_last_request_has_no_future(env: RidesVectorEnv) -> None:
 
 def test_another_world_is_thought_about_as_what_it_is(env: RidesVectorEnv) -> None:
     """The same policy plays the worlds of a shift test one after another: with fewer vehicles, for one."""
-    thinking = Thinking(myopic(), nothing, 2)
+    thinking = Thinking(nothing, 2)
     thinking.net_min(env, env.look())
     smaller = RidesVectorEnv(2, replace(OPTIONS, vehicles=2), stream=Stream.EVALUATE)
     smaller.reset(seed=[5, 6])
@@ -115,8 +118,24 @@ def test_the_agents_own_judgement_counts_as_futures(env: RidesVectorEnv) -> None
     def sure(world: Any, observations: Any) -> Any:
         return np.where(np.arange(NUM_OFFERS) == 7, 1e6, np.zeros((world.num_envs, 1)))
 
-    assert (Thinking(myopic(), sure, 2, judgement=8.0)(env, env.look()) == 7).all()
-    assert (Thinking(myopic(), sure, 2, judgement=0.0)(env, env.look()) != 7).any()
+    assert (Thinking(sure, 2, judgement=8.0)(env, env.look()) == 7).all()
+    assert (Thinking(sure, 2, judgement=0.0)(env, env.look()) != 7).any()
+
+
+def test_a_judgement_counts_more_the_more_futures_it_was_shown(env: RidesVectorEnv) -> None:
+    """And the futures of the thinking are others than those."""
+    few, many = Thinking(nothing, 4), RidesVectorEnv(3, replace(OPTIONS, futures=4), stream=Stream.EVALUATE)
+    many.reset(seed=[5, 6, 7])
+    for _ in range(3):
+        many.step(np.full(3, NO_CHANGE))
+    observations = many.look()
+    assert few.worth(many) == few.worth(env) + 8
+    few(many, observations)
+    shown = observations["offers"][:, :, OFFER_COLUMN["future"]] * MINUTES
+    np.testing.assert_allclose(shown, seen(env, 4), atol=1e-5)
+    assert not np.allclose(shown, few.saves_min, atol=1e-5)
+    np.testing.assert_allclose(few.saves_min, 2 * seen(env, 8) - seen(env, 4), atol=1e-9)
+    many.close()
 
 
 def test_an_offer_that_the_mask_forbids_is_not_made(env: RidesVectorEnv) -> None:
@@ -126,15 +145,15 @@ def test_an_offer_that_the_mask_forbids_is_not_made(env: RidesVectorEnv) -> None
     def sure(world: Any, observations: Any) -> Any:
         return np.where(np.arange(NUM_OFFERS) == 7, 1e6, np.zeros((world.num_envs, 1)))
 
-    assert (Thinking(myopic(), sure, 2)(env, observations) != 7).all()
+    assert (Thinking(sure, 2)(env, observations) != 7).all()
 
 
 def test_with_a_limit_of_seconds_it_thinks_of_fewer(env: RidesVectorEnv) -> None:
-    slow = Thinking(myopic(), nothing, 64, seconds=1e-6)
+    slow = Thinking(nothing, 1024, seconds=1e-6)
     slow(env, env.look())
-    assert slow.thought == 4  # one round there is always
+    assert slow.thought == 64  # one round there is always
     with pytest.raises(ValueError, match="at least 1 future"):
-        Thinking(myopic(), nothing, 0)
+        Thinking(nothing, 0)
 
 
 # -- through the command line ------------------------------------------------------------------------
@@ -162,8 +181,8 @@ def test_the_desk_thinks_for_the_time_it_is_given(folder: Path, tmp_path: Path, 
     capsys.readouterr()
     assert run_cli("rides", "offer", "r", *where, "--think", "0.2s", "--json") == 0
     data = json.loads(capsys.readouterr().out)
-    assert data["basis"] == "negotiated"
-    assert data["futures"] >= 4
+    assert data["basis"] == "futures"
+    assert data["futures"] >= 64
     assert run_cli("rides", "offer", "r", *where, "--think", "50ms") == 0
     assert "by the day's end" in capsys.readouterr().out
     assert run_cli("rides", "offer", "r", *where, "--think", "soon") == 2
@@ -218,7 +237,7 @@ def test_the_best_offers_are_played_for_themselves_and_half_of_them_drop_out(env
 
     net = halved(env, act)
     assert rows == [3, 3, 30, 30, 18, 18]
-    before = Thinking(act, nothing, 1, judgement=0.0).net_min(env, env.look())
+    before = Thinking.net_min(Halving(act, nothing, 1, judgement=0.0), env, env.look())
     differ = net != before
     assert (differ.sum(1) <= 4).all()
     assert differ.any()

@@ -139,10 +139,11 @@ class Reader:
         server = state.hosts[HOSTS[OP_SERVER0]]
         running, killable = server.get_process(self._service), server.services[SERVICE]["process"]
         out["flags"][:] = running is not None, killable is not None, mind.ot_service is not None
-        out.red_known[:] = (
-            _set_of(self._host(address) for address, knows in known["ip_address"].items() if knows),
-            _set_of(HOSTS.index(name) for name, knows in known["hostname"].items() if knows),
-            _set_of(self._subnet(subnet) for subnet, knows in known["subnet"].items() if knows),
+        networks = state.subnet_name_to_cidr.values()
+        out.red_known[:] = (  # a host's loopback may be among what red knows
+            _set_of(self._host(it) for it, knows in known["ip_address"].items() if knows and it in state.ip_addresses),
+            _set_of(HOSTS.index(it) for it, knows in known["hostname"].items() if knows),
+            _set_of(self._subnet(it) for it, knows in known["subnet"].items() if knows and it in networks),
         )
         out.red_agent[:] = self._memory()
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import sys
 import time
 from pathlib import Path
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # as in malloc.h
 
 
 def usable_cores() -> int:
@@ -94,3 +97,14 @@ class Stopwatch:
         """The seconds so far; it begins anew."""
         seconds, self.seconds = self.seconds, 0.0
         return seconds
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep what is freed for what is allocated next. By default it gives large blocks back to the system, and
+    a gradient step of convolutions allocates the same hundred megabytes again: a fifth of its time went into page
+    faults. Elsewhere nothing is done."""
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # musl has no mallopt, Windows no such library
+        libc = ctypes.CDLL(None)
+        libc.malloc_trim(0)  # once, what was free before
+        libc.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
+        libc.mallopt(_M_TRIM_THRESHOLD, 1 << 30)

@@ -15,7 +15,7 @@ from torch import nn
 
 from shoal.config import TrainConfig
 from shoal.core.arrays import Array
-from shoal.core.machine import Stopwatch
+from shoal.core.machine import Stopwatch, keep_freed_memory
 from shoal.core.protocols import TrainingEnv, parts_of
 from shoal.core.seeds import SCHEME, Stream, word
 from shoal.core.spaces import is_numbered
@@ -83,7 +83,10 @@ class Learner(Resumable):
             interrupted=interrupted,
             own=self.own,
             every=self.num_envs,
+            depth=config.frame_stack,
         )
+        if self.agent.features.pictures:
+            keep_freed_memory()
         self.tracker = EpisodeTracker(self.num_envs, names=chosen_names(config.run.log_info, self.parts.has_figures))
         self.reward_scale = RewardScale(env.num_envs, ppo.gamma) if ppo.normalise_rewards else None
         if self.agent.moments is not None:
@@ -132,10 +135,9 @@ class Learner(Resumable):
         self._scale_is_new = agent.moments is not None and agent.moments.count == 0
         if self._scale_is_new:
             self._learn_scale(rollout)
-        flat = [tensor.flatten(0, 1) for tensor in rollout.tensors]  # per leaf [(T + 1) N, *shape]
         valid = rollout.valid.ravel()
         acted = None if rollout.values is None or self._scale_is_new else rollout.values.ravel()  # by the same scale
-        features, values = agent.encode_and_value(flat, valid, acted)
+        features, values = agent.encode_and_value(rollout.seen, valid, acted)
         values = values.reshape(steps + 1, num_envs)
         rewards = np.sign(rollout.rewards) if self.config.ppo.clip_rewards else rollout.rewards
         if self.reward_scale is not None:
@@ -154,7 +156,7 @@ class Learner(Resumable):
             every = every.to(device)
         self._credit = figures(credit, every)
         rows = torch.from_numpy(np.flatnonzero(valid))
-        masks = agent.features.masks(flat)
+        masks = agent.features.masks(rollout.seen.flat)
         actions = rollout.actions.flatten(0, 1)[rows].to(device)
         params = rollout.params.flatten(0, 1)[rows].to(device)
 
@@ -243,5 +245,5 @@ class Learner(Resumable):
             self._examined()  # where it begins
         if self.team.rank and not isinstance(self.env, TrainingEnv):  # which has no way to be told its first number
             seed = word(seed, Stream.TRAIN, self.team.rank) & 0x3FFFFFFF
-        self.stepper.reset(seed, self.collector.current())
+        self.collector.reset(seed)
         self.mark()

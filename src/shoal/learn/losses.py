@@ -24,7 +24,7 @@ MAX_LOG_RATIO = 20.0  # exp(20) is finite in float32 and far outside any clip ra
 class Batch:
     """What an update learns from: B valid transitions on the learner's device."""
 
-    features: Tensor  # float32[B, F]
+    features: Tensor  # float32[B, F], with pictures uint8[B, bytes]; of a rollout's `PictureRows`, indexed alike
     masks: Tensor | None  # bool[B, n]
     actions: Tensor  # [B] or [B, k]
     log_probs: Tensor  # float32[B], of the behaviour policy, mask and exploration included

@@ -12,7 +12,7 @@ groups of b environments, g1 . g2 has mean |G|^2, and b |g1 - g2|^2 / 2 has mean
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ GROUPS = 4
 MOST_ENVS = 256  # of a look; of more environments, each look takes others
 SHARE = 0.03  # of an update's work, on average: rows seen by the policy, and calls
 CALLS = 0.5  # of a gradient step's fixed costs: what one group's gradient takes
+_PART = 1 << 16  # numbers of a gradient
 MEMORY = 0.9  # of a look at the next one: about the last 10 count
 
 
@@ -57,13 +58,12 @@ class NoiseMeter:
         for group in range(self._groups):
             rows = np.flatnonzero(row_of == group)
             if len(rows) > 0:
-                found.append(gradient(torch.from_numpy(rows)).cpu().double() * (len(rows) / expected))
+                found.append(gradient(torch.from_numpy(rows)).cpu().float() * (len(rows) / expected))
         if len(found) < 2:
             return {}
         if len(found) < self._groups:  # nothing was learned from some: they add nothing
             found += [torch.zeros_like(found[0])] * (self._groups - len(found))
-        stacked = torch.stack(found)
-        parts = parts_of((stacked @ stacked.t()).cpu().numpy(), size)
+        parts = parts_of(products_of(found), size)
         if not np.isfinite(parts).all():
             return {}
         self._sums = MEMORY * self._sums + parts
@@ -83,6 +83,15 @@ class NoiseMeter:
         if state:
             self._sums = state["sums"].copy()
             self._looks, self._since = (int(count) for count in state["counts"])
+
+
+def products_of(gradients: Sequence[Tensor]) -> Array:
+    """float64[K, K]: inner products of K gradients, a part at a time: in float64 all of them may be 100 MB."""
+    products = torch.zeros((len(gradients), len(gradients)), dtype=torch.float64)
+    for parts in zip(*(torch.split(one, _PART) for one in gradients), strict=True):
+        stacked = torch.stack(parts).double()
+        products += stacked @ stacked.t()
+    return products.numpy()
 
 
 def parts_of(products: Array, size: int) -> Array:

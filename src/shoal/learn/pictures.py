@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from shoal.core.arrays import Layout
 from shoal.core.pictures import LEAST, channels_last, is_picture
@@ -20,6 +21,7 @@ Encoder = Literal["auto", "nature", "impala-small", "flat"]
 NATURE_SIDE = 36  # pixels: the three convolutions of "nature" leave nothing of a smaller picture
 _NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # (channels, kernel, stride): Mnih et al. 2015
 _NATURE_WIDTH, _IMPALA_WIDTH = 512, 256
+FLOATS = 1 << 21  # numbers of pictures that are there as floats at once
 _IMPALA = (16, 32, 32)  # channels of each stage: Espeholt et al. 2018, one residual block each where they have two
 
 
@@ -124,6 +126,64 @@ class Whole(nn.Linear):
         return nn.functional.conv2d(seen, self.weight.view(self.map), self.bias).flatten(1)
 
 
+class ByteConv(nn.Conv2d):
+    """A convolution of pictures uint8`[B, C, H, W]`, scaled to [0, 1]. As floats they are there a few at a time, in the
+    way forward and again in the way back: all those of a minibatch would be most of the memory that it takes."""
+
+    def forward(self, seen: Tensor) -> Tensor:
+        if torch.is_grad_enabled() and seen.device.type == "cpu":
+            made: Tensor = _OfBytes.apply(seen, self.weight, self.bias, self)  # type: ignore[no-untyped-call]
+            return made
+        return self.convolved(seen)
+
+    def parts(self, seen: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """Pictures as floats, a few at a time; on a GPU all."""
+        rows = max(len(seen), 1)  # one part also of none
+        step = max(FLOATS // math.prod(seen.shape[1:]), 1) if seen.device.type == "cpu" else rows
+        for first in range(0, rows, step):
+            part = slice(first, first + step)
+            # Channels last: a quarter off the time of the convolutions on the CPU.
+            yield part, seen[part].to(torch.float32, memory_format=torch.channels_last).div_(255)
+
+    def convolved(self, seen: Tensor) -> Tensor:
+        """What it makes of them."""
+        made: Tensor | None = None
+        for part, values in self.parts(seen):
+            found = super().forward(values)
+            if len(found) == len(seen):
+                return found
+            if made is None:
+                size = (len(seen), *found.shape[1:])
+                made = torch.empty(size, device=seen.device, memory_format=torch.channels_last)
+            made[part] = found
+        assert made is not None
+        return made
+
+
+class _OfBytes(torch.autograd.Function):
+    """`ByteConv` with its gradients, which the bytes are enough for."""
+
+    @staticmethod
+    def forward(ctx: Any, seen: Tensor, weight: Tensor, bias: Tensor, layer: ByteConv) -> Tensor:
+        ctx.seen, ctx.layer = seen, layer
+        ctx.save_for_backward(weight)
+        return layer.convolved(seen)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, slope: Tensor) -> tuple[None, Tensor, Tensor, None]:
+        (weight,), layer = ctx.saved_tensors, ctx.layer
+        of_weight, of_bias = torch.zeros_like(weight), torch.zeros_like(weight[:, 0, 0, 0])
+        for part, values in layer.parts(ctx.seen):
+            _, more, offset = torch.ops.aten.convolution_backward(
+                slope[part], values, weight, [len(weight)], layer.stride, layer.padding, layer.dilation, False,
+                [0, 0], layer.groups, [False, True, True],
+            )  # fmt: skip
+            of_weight += more
+            of_bias += offset
+        return None, of_weight, of_bias, None
+
+
 class Eye(nn.Sequential):
     """The convolutions for one picture: bytes `[B, C, H, W]` to features `[B, width]`."""
 
@@ -132,22 +192,17 @@ class Eye(nn.Sequential):
         layers: list[nn.Module] = []
         if encoder == "nature":
             for made, kernel, stride in _NATURE:
-                layers += [nn.Conv2d(channels, made, kernel, stride), nn.ReLU(inplace=True)]
+                layers += [(nn.Conv2d if layers else ByteConv)(channels, made, kernel, stride), nn.ReLU(inplace=True)]
                 channels, height, width = made, (height - kernel) // stride + 1, (width - kernel) // stride + 1
         else:
             for made in _IMPALA:
-                layers += [nn.Conv2d(channels, made, 3, padding=1), nn.MaxPool2d(3, 2, padding=1), Residual(made)]
+                first = (nn.Conv2d if layers else ByteConv)(channels, made, 3, padding=1)
+                layers += [first, nn.MaxPool2d(3, 2, padding=1), Residual(made)]
                 channels, height, width = made, (height + 1) // 2, (width + 1) // 2
             layers.append(nn.ReLU(inplace=True))
         self.width = width_of(encoder)
         last = Whole(channels, height, width, self.width)  # behind a place that was a layer's: weights keep their names
         super().__init__(*layers, nn.Identity(), last, nn.ReLU(inplace=True))
-
-    def forward(self, seen: Tensor) -> Tensor:
-        # Channels last: a quarter off the time of the convolutions on the CPU.
-        values = seen.to(torch.float32, memory_format=torch.channels_last).div_(255)
-        features: Tensor = super().forward(values)  # type: ignore[no-untyped-call]
-        return features
 
 
 class Eyes(nn.Module):

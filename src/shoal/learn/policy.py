@@ -19,6 +19,7 @@ from shoal.core.arrays import Array
 from shoal.core.errors import Unsupported
 from shoal.learn.distributions import action_kind
 from shoal.learn.encoders import Features
+from shoal.learn.frames import Observations, PictureRows
 from shoal.learn.lean import acting_policy
 from shoal.learn.networks import ActorCritic, PolicyAndValue
 from shoal.learn.normalise import RunningMoments
@@ -193,34 +194,43 @@ class Agent:
         parts = [self.network.value(features[part]) for part in self.chunks(len(features))]
         return torch.cat(parts).cpu().numpy() if parts else np.zeros(0, np.float32)
 
-    def encode_and_value(
-        self, leaves: Sequence[Tensor], valid: Array, known: Array | None = None
-    ) -> tuple[Tensor, Array]:
-        """Rows for the network of what is marked in bool[B], and values of all leaf rows `[B + more, *shape]`, the last
-        observations' included: part by part, so that rows are held once, in memory that every rollout uses again.
-        `known` are values [B] that are known already."""
-        count = len(leaves[0])
-        if self.features.is_picture and self.device == "cpu":  # the environment's bytes, where they lie in the rollout
-            seen = self.encode(leaves)
-            picked = seen[: len(valid)]
-            values = self.values(seen) if known is None else np.append(known, self.values(seen[len(known) :]))
-            return picked if valid.all() else picked[torch.from_numpy(np.flatnonzero(valid))], values
-        if self._rows is None or len(self._rows) < len(valid):
-            width, dtype = self.features.width, self.features.dtype
-            self._rows = torch.empty((len(valid), width), dtype=dtype, device=self.device)
-        rows = self._rows[: int(valid.sum())]
-        values, at, told = np.empty(count, np.float32), 0, 0 if known is None else len(known)
+    def encode_and_value(self, seen: Observations, valid: Array, known: Array | None = None) -> tuple[Any, Array]:
+        """Rows for the network of what is marked in bool[B], and values of all that was seen [B + more], the last
+        observations' included: part by part, so that rows are held once, in memory that every rollout uses again, and
+        those of pictures not at all. `known` are values [B] that are known already."""
+        told, values = 0 if known is None else len(known), np.empty(len(seen), np.float32)
         if known is not None:
             values[:told] = known
-        for part in self.chunks(count):
+        leaves, count = seen.flat, int(valid.sum())
+        if self.features.pictures:
+            for part in self.chunks(len(seen) - told):
+                last = slice(told + part.start, told + part.stop)
+                values[last] = self.values(self.encode(seen.leaves(last)))
+            picked, numbers = torch.from_numpy(np.flatnonzero(valid)), None
+            if self.features.size:
+                numbers, unread = self._room(count, self.features.size), {one.leaf for one in self.features.pictures}
+                for part in self.chunks(count):
+                    there = picked[part]
+                    numbers[part] = self._numbers(
+                        [leaf[:0] if at in unread else leaf[there] for at, leaf in enumerate(leaves)]
+                    )
+            return PictureRows(seen, self.features, picked, numbers, self.device), values
+        rows, at = self._room(count, self.features.size), 0
+        for part in self.chunks(len(seen)):
             encoded = self.encode([leaf[part] for leaf in leaves])
             if part.stop > told:
                 values[max(part.start, told) : part.stop] = self.values(encoded[max(told - part.start, 0) :])
             here = valid[part]  # shorter than the part where the last observations begin: nobody acted from them yet
-            picked = encoded[: len(here)] if here.all() else encoded[torch.from_numpy(np.flatnonzero(here))]
-            rows[at : at + len(picked)] = picked
-            at += len(picked)
+            chosen = encoded[: len(here)] if here.all() else encoded[torch.from_numpy(np.flatnonzero(here))]
+            rows[at : at + len(chosen)] = chosen
+            at += len(chosen)
         return rows, values
+
+    def _room(self, rows: int, width: int) -> Tensor:
+        """For rows of a rollout, float32[rows, width]."""
+        if self._rows is None or len(self._rows) < rows:
+            self._rows = torch.empty((rows, width), device=self.device)
+        return self._rows[:rows]
 
     def learn_scale(self, leaves: Sequence[Tensor], valid: Array) -> None:
         """Take observation leaves `[B, *shape]` into the statistics, those rows that are marked in bool[B]."""

@@ -15,6 +15,7 @@ from torch import Tensor
 from shoal.config import PPOConfig, ScheduleName, chosen
 from shoal.core.arrays import Array
 from shoal.core.errors import RankFailed
+from shoal.learn.adam import adam
 from shoal.learn.backprop import loss_of
 from shoal.learn.distributions import ActionKind
 from shoal.learn.losses import Batch, Recipe
@@ -90,9 +91,7 @@ class PPO:
         self.network, self.kind, self.config, self.meter, self.team = network, kind, config, meter, team
         self.terms: list[tuple[str, LossTerm]] = []  # added to the loss wherever the policy learns; names for figures
         self.parameters = [p for p in network.parameters() if p.requires_grad]
-        self.optimiser = torch.optim.Adam(
-            self.parameters, lr=chosen(config.learning_rate), eps=1e-5, fused=config.device in ("cpu", "cuda")
-        )
+        self.optimiser = adam(self.parameters, chosen(config.learning_rate), config.device)
         self.skipped_in_a_row = self.restored_in_a_row = 0
 
     def update(self, batch: Batch, progress: float, shuffle: torch.Generator) -> dict[str, float]:
@@ -114,9 +113,9 @@ class PPO:
         self.sums: dict[str, Tensor] = {}
         self.counts: dict[str, int] = {}
         self.skipped = self.stopped = 0
-        before = [p.detach().clone() for p in self.parameters], self.state()
         self._loss_of = loss_of(self.network)
         noise = self._noise(batch)
+        before = [p.detach().clone() for p in self.parameters], self.state()
         self.network.train()
         try:
             if config.policy_epochs is None and config.value_epochs is None:
@@ -162,18 +161,20 @@ class PPO:
         return {**seen, **self.meter.scale(), "time/noise_s": time.perf_counter() - start}
 
     def _policy_gradient(self, batch: Batch, rows: Tensor) -> Tensor:
-        """Of the policy's loss alone, on these rows; nothing is left behind. Of pictures no more rows are taken at once
-        than by a gradient step: what the convolutions take for a rollout would not be bounded."""
+        """Of the policy's loss alone, on these rows; nothing is left behind. Of pictures half as many rows are taken at
+        once as by a gradient step: the gradients of other groups are kept beside what the convolutions take."""
         recipe = Recipe(self.clip, None, self.entropy_coef, value=False)
-        gradient = torch.zeros((), device=batch.features.device)
-        most = chosen(self.config.minibatch_size) if batch.features.dtype == torch.uint8 else len(rows)
+        gradient: Tensor | None = None
+        most = max(chosen(self.config.minibatch_size) // 2, 1) if batch.features.dtype == torch.uint8 else len(rows)
         for part in torch.split(rows, most):
             self.optimiser.zero_grad(set_to_none=True)
             loss, _ = self._loss_of(self.network, self.kind, batch.pick(part.to(batch.features.device)), recipe)
             loss.backward()
-            grads = [(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in self.parameters]
-            gradient = gradient + torch.cat(grads) * (len(part) / len(rows))
+            here = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in self.parameters])
+            here.mul_(len(part) / len(rows))
+            gradient = here if gradient is None else gradient.add_(here)
         self.optimiser.zero_grad(set_to_none=True)
+        assert gradient is not None
         return gradient
 
     def _passes(self, batch: Batch, epochs: int, shuffle: torch.Generator, *, policy: bool, value: bool) -> None:

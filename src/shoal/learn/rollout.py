@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from gymnasium.vector import AutoresetMode
 from torch import Tensor
 
 from shoal.core.arrays import Array, Layout
@@ -16,6 +17,7 @@ from shoal.core.machine import Stopwatch
 from shoal.core.protocols import parts_of
 from shoal.learn.distributions import ActionKind
 from shoal.learn.encoders import Features, check_masks
+from shoal.learn.frames import Observations, observations_of
 from shoal.learn.said import Said
 from shoal.vector.adapt import Outcome, Stepper
 from shoal.vector.infos import Numbers
@@ -30,23 +32,21 @@ class Interrupted(Exception):
 class Rollout:
     """T steps of N environments. Row t of everything belongs to the action taken at step t."""
 
-    def __init__(self, steps: int, stepper: Stepper, kind: ActionKind, action_shape: tuple[int, ...]) -> None:
-        self.steps, self.num_envs = steps, stepper.env.num_envs
-        self.observations = stepper.allocate(steps + 1)  # per leaf [T + 1, N, *shape]
+    def __init__(self, seen: Observations, kind: ActionKind, action_shape: tuple[int, ...]) -> None:
+        self.steps, self.num_envs = steps, num_envs = seen.steps, seen.num_envs
+        self.seen = seen
+        self.observations, self.tensors = seen.kept, seen.tensors  # per leaf [T + 1, N, *shape]; of stacks the frames
         discrete = kind.num_masks > 0
-        self.actions = torch.zeros(
-            (steps, self.num_envs, *action_shape), dtype=torch.int64 if discrete else torch.float32
-        )
-        self.params = torch.zeros((steps, self.num_envs, kind.num_params))  # of the behaviour policy, mask applied
-        self.rewards = np.zeros((steps, self.num_envs), np.float32)
-        self.terminated = np.zeros((steps, self.num_envs), np.bool_)
-        self.truncated = np.zeros((steps, self.num_envs), np.bool_)
-        self.valid = np.ones((steps, self.num_envs), np.bool_)
-        self.broken = np.zeros((steps, self.num_envs), np.bool_)
+        self.actions = torch.zeros((steps, num_envs, *action_shape), dtype=torch.int64 if discrete else torch.float32)
+        self.params = torch.zeros((steps, num_envs, kind.num_params))  # of the behaviour policy, mask applied
+        self.rewards = np.zeros((steps, num_envs), np.float32)
+        self.terminated = np.zeros((steps, num_envs), np.bool_)
+        self.truncated = np.zeros((steps, num_envs), np.bool_)
+        self.valid = np.ones((steps, num_envs), np.bool_)
+        self.broken = np.zeros((steps, num_envs), np.bool_)
         self.values: Array | None = None  # float32[T, N] of a policy that gives them as it acts
         self.finals: list[tuple[int, Array, list[Array]]] = []  # (t, environments, final observations per leaf)
         self.said: list[tuple[int, Array, Numbers]] = []  # (t, environments whose episodes ended, what they said last)
-        self.tensors = [torch.from_numpy(array) for array in self.observations]
 
     @property
     def ended(self) -> Array:
@@ -69,15 +69,17 @@ class Rollout:
             raise type(error)(error.message, env=error.row % self.num_envs) from None
 
     @staticmethod
-    def bytes_needed(steps: int, num_envs: int, features: Features, kind: ActionKind) -> int:
-        """Memory that a rollout takes until it is learnt from, in bytes; `sizing.update_bytes` comes on top."""
-        kept = (
-            features.layout.row_bytes + 4 * kind.num_params + 8 * max(1, kind.num_noise // max(1, kind.num_masks)) + 8
-        )
+    def bytes_needed(steps: int, num_envs: int, features: Features, kind: ActionKind, depth: int = 1) -> int:
+        """Memory that a rollout takes until it is learnt from, in bytes; `sizing.update_bytes` comes on top. Pictures
+        are stacks of `depth` frames."""
+        seen = sum(picture.numbers for picture in features.pictures)
+        whole = features.layout.row_bytes - (seen - seen // depth)  # each frame once
+        kept = whole + 4 * kind.num_params + 8 * max(1, kind.num_noise // max(1, kind.num_masks)) + 8
         noise = 4 * kind.num_noise  # of a whole rollout at once, while it is collected
-        row = 0 if features.is_picture else features.width * features.dtype.itemsize
+        row = 4 * features.size + (8 * depth * len(features.pictures) if seen else 0)
         learnt = row + 4 * kind.num_params * 3 + 8 * max(1, kind.num_noise // max(1, kind.num_masks)) + 60
-        return (steps + 1) * num_envs * (kept + max(noise, learnt))
+        more = seen + (depth - 1) * seen // depth if depth > 1 else 0  # what is shown now, and the frames before
+        return (steps + 1) * num_envs * (kept + max(noise, learnt)) + num_envs * more
 
 
 class Collector:
@@ -98,9 +100,10 @@ class Collector:
         interrupted: Callable[[], bool] = lambda: False,
         own: slice | None = None,
         every: int | None = None,
+        depth: int = 1,
     ) -> None:
         """Of the `every` environments that all ranks have, `own` are here: the noise is drawn for all of them, so that
-        each gets its own, however many ranks there are."""
+        each gets its own, however many ranks there are. Pictures are stacks of `depth` frames."""
         self.stepper, self.features, self.kind, self.act = stepper, features, kind, act
         self.segment_steps, self.noise_generator, self.device, self.interrupted = steps, noise, device, interrupted
         self.values = values  # of the observations acted upon last
@@ -108,19 +111,24 @@ class Collector:
         space = env.single_action_space
         self.own, self.every = own or slice(0, env.num_envs), every or env.num_envs
         shape = (kind.num_noise,) if kind.num_masks == 0 else tuple(space.shape or ())
-        self.rollout = Rollout(steps * segments, stepper, kind, shape)
+        self.seen = observations_of(stepper, steps * segments, features, depth)
+        self.rollout = Rollout(self.seen, kind, shape)
         self.slices = list(parts_of(env).slices) or [slice(0, env.num_envs)]
         self.waiting = Stopwatch()  # for the environments
         self._episode_row = np.zeros(env.num_envs, np.int64)  # rollout row at which each present episode began
 
+    def reset(self, seed: int) -> None:
+        """Begin an episode in every environment."""
+        self.stepper.reset(seed, self.seen.places(0))
+        self.seen.begin()
+
     def first(self, observations: list[Array]) -> None:
         """Set the observations that the next rollout starts from."""
-        for array, row in zip(self.rollout.observations, observations, strict=True):
-            array[0] = row
+        self.seen.begin(observations)
 
     def current(self) -> list[Array]:
         """The observations that the next rollout starts from, per leaf [N, *shape]."""
-        return [array[0] for array in self.rollout.observations]
+        return self.seen.first()
 
     @torch.inference_mode()
     def collect(self, segment: int) -> Rollout:
@@ -139,9 +147,8 @@ class Collector:
             for t in range(first, first + self.segment_steps):
                 self._stop_if_asked()
                 actions = self._choose(t, slice(0, rollout.num_envs), noise[t - first])
-                rows = [array[t + 1] for array in rollout.observations]
                 with self.waiting:
-                    outcome = self.stepper.step(actions, rows)
+                    outcome = self.stepper.step(actions, self.seen.places(t + 1))
                 self._keep(t, slice(0, rollout.num_envs), outcome)
         else:
             self._collect_slices(first, noise)
@@ -149,8 +156,7 @@ class Collector:
 
     def carry_over(self) -> None:
         """After an update: the last observations become the first ones of the next rollout."""
-        for array in self.rollout.observations:
-            array[0] = array[-1]
+        self.seen.carry_over()
 
     def _collect_slices(self, first: int, noise: Tensor) -> None:
         """Each slice runs ahead on its own; a slice that has its steps waits for the others."""
@@ -166,7 +172,7 @@ class Collector:
                 part = env.ready(list(queue))[0] if env.by_readiness else queue[0]
             queue.remove(part)
             t, rows = clock[part], self.slices[part]
-            out = self.features.layout.assemble([array[t + 1, rows] for array in self.rollout.observations])
+            out = self.features.layout.assemble([array[rows] for array in self.seen.places(t + 1)])
             with self.waiting:
                 outcome = self.stepper.outcome(env.recv(part, out=out), rows)
             self._keep(t, rows, outcome)
@@ -177,11 +183,11 @@ class Collector:
 
     def _choose(self, t: int, rows: slice, noise: Tensor) -> Array:
         """Act for some environments at row t; what the policy said is kept."""
-        rollout = self.rollout
+        rollout, leaves = self.rollout, self.seen.shown(t, rows)
         if self.features.mask_leaf is not None:
-            masks = rollout.observations[self.features.mask_leaf][t, rows]
+            masks = leaves[self.features.mask_leaf].numpy()
             check_masks(masks, self.kind.choices, first=rows.start, final=self.stepper.over[rows])
-        params, actions = self.act([tensor[t, rows] for tensor in rollout.tensors], noise)
+        params, actions = self.act(leaves, noise)
         if (values := self.values()) is not None:
             if rollout.values is None:
                 rollout.values = np.zeros((rollout.steps, rollout.num_envs), np.float32)
@@ -203,6 +209,10 @@ class Collector:
         if outcome.last is not None:
             local, numbers = outcome.last
             rollout.said.append((t, local + rows.start, numbers))
+        begun = outcome.terminated | outcome.truncated
+        if self.stepper.mode == AutoresetMode.NEXT_STEP and outcome.valid is not None:
+            begun = ~outcome.valid
+        self.seen.written(t + 1, rows, begun if outcome.broken is None else begun | outcome.broken)
         if outcome.broken is not None:
             for env in np.flatnonzero(outcome.broken) + rows.start:
                 rollout.valid[self._episode_row[env] : t + 1, env] = False

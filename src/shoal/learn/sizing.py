@@ -19,7 +19,7 @@ from shoal.core.machine import control_groups, usable_cores
 from shoal.core.pictures import LEAST
 from shoal.learn.distributions import action_kind
 from shoal.learn.encoders import MASK_KEY, Features
-from shoal.learn.pictures import chosen_encoder, pictures, sizes, width_of
+from shoal.learn.pictures import FLOATS, chosen_encoder, pictures, sizes, width_of
 from shoal.learn.policy import chunk_rows
 from shoal.learn.rollout import Rollout
 from shoal.runs.provenance import memory_bytes
@@ -79,7 +79,7 @@ def rollout_bytes(config: TrainConfig, num_envs: int, observation_space: Space, 
     features, kind = Features(observation_space, encoder), action_kind(action_space)
     config = config.replace(encoder=encoder)
     steps = config.ppo.rollout_steps * config.ppo.update_interval
-    rollout = Rollout.bytes_needed(steps, num_envs, features, kind)
+    rollout = Rollout.bytes_needed(steps, num_envs, features, kind, config.frame_stack)
     return rollout + update_bytes(config.ppo, (steps + 1) * num_envs, features, kind.num_params)
 
 
@@ -116,9 +116,9 @@ def update_bytes(config: PPOConfig, rows: int, features: Features, num_params: i
     chunk = min(rows, chunk_rows(features)) * (per_row + sum(config.hidden) + pixels + 2 * most)
     minibatch = min(rows, chosen(config.minibatch_size)) * (
         features.size + 2 * trunks * sum(config.hidden) + 8 * num_params
-        + 2.8 * pixels + sum(numbers for _, numbers in layers) + 1.6 * most
+        + 0.75 * pixels + sum(numbers for _, numbers in layers) + 1.6 * most
     )  # fmt: skip
-    return int(4 * (copies * weights + max(chunk, minibatch)))
+    return int(4 * (copies * weights + max(chunk, minibatch + bool(pixels) * FLOATS)))
 
 
 def check_memory(

@@ -148,9 +148,12 @@ class RebuiltDays:
 
     def savings_min(self, days: Plans, kept: list[Any], t: Array, request: Array, key: Array) -> Array:
         """Minutes that each accepted offer to request t[k] saves by the end of its day, float64[K, 16]."""
+        return savings_min(self.oracle, days, self.windows(kept, key), t, request, key, self.effect)
+
+    def windows(self, kept: list[Any], key: Array) -> Array:
+        """REQUEST[K, C]: what riders agreed to, and of a share of them, drawn by key, what generous offers lead to."""
         both = np.stack(kept)
-        wide = uniform(key, both.shape[2]) < self.generous
-        return savings_min(self.oracle, days, np.where(wide, both[:, 1], both[:, 0]), t, request, key, self.effect)
+        return np.asarray(np.where(uniform(key, both.shape[2]) < self.generous, both[:, 1], both[:, 0]))
 
 
 def savings_min(

@@ -51,8 +51,8 @@ class RunContestArgs(ContestArgs):
     """last, best or the number of an epoch; default: the best by --evaluate-every, if the run has one, otherwise the
     last."""
     think: int = 0
-    """Futures that the runs negotiate before each offer, as shoal rides offer --think does (0: none); they play
-    without thinking too, for comparison."""
+    """More futures sampled before each offer, as shoal rides offer --think does (0: none); the runs play without
+    thinking too, for comparison."""
 
     def __post_init__(self) -> None:
         if self.think < 0:

@@ -152,8 +152,8 @@ class OfferArgs:
     row: int | None = None
     """The call is this row of --day, as a spreadsheet counts (the header is row 1); rows above it are booked."""
     think: str = ""
-    """Seconds to think before the answer, such as 0.3s: the agent negotiates as many futures of the day as end in
-    time. More precise, and not always the same answer: that depends on how many there were."""
+    """Seconds to think before the answer, such as 0.3s: as many more futures of the day are sampled as end in time.
+    More precise, and not always the same answer: that depends on how many there were."""
     picture: str = ""
     """File for a map of the routes if the offer is accepted (.png or .svg)."""
     runs_dir: str = "runs"

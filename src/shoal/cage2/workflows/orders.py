@@ -151,17 +151,6 @@ def name_of(order: int) -> str:
     return ",".join(ORDERS[order])
 
 
-def pairwise_bits(order: str | int | Order) -> np.ndarray:
-    """uint8[10]: of each pair of unit types, whether the first is fixed first."""
-    bits: np.ndarray = PAIR_BITS[number_of(order)].copy()
-    return bits
-
-
-def kendall(first: str | int | Order, second: str | int | Order) -> int:
-    """In how many of the 10 pairs two orders disagree."""
-    return int((pairwise_bits(first) != pairwise_bits(second)).sum())
-
-
 def classes() -> list[list[int]]:
     """The 24 classes of orders that differ in Defender's place alone, each with its five members.
 

@@ -41,8 +41,8 @@ def evaluate_runs(
     Several runs must be of the same options: they are then trainings of one kind with different seeds, and get the
     two-level interval. Baselines use what the first run learned of its riders. `reference` is (iterations, seeds) of
     the independent solver, or None. `futures`: how many the runs sample before each offer, if not as by default.
-    `think`: futures that each negotiates before an offer, as one more entrant called "RUN, thinking". `checkpoint` is
-    "last", "best" or an epoch.
+    `think`: how many more futures each samples before an offer, as one more entrant called "RUN, thinking".
+    `checkpoint` is "last", "best" or an epoch.
     `baselines` are those that everybody is compared with, `policies` play along; "rollout:agent" plays futures with
     each run's agent, as one more entrant called "RUN, rollout".
     """

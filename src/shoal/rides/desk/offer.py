@@ -93,7 +93,7 @@ class Offer:
     accepted: Planned
     refused: Planned
     menu: list[dict[str, Any]]  # of all 16: see `Desk._menu`
-    basis: str  # what `saves_min` of the menu goes by: "negotiated" futures, "futures", "lookahead" or "now"
+    basis: str  # what `saves_min` of the menu goes by: "futures", "lookahead" or "now"
     futures: int  # sampled for it
     unserved: tuple[int, ...]  # bookings, from 0, that are on no route: no vehicle has room for them
 
@@ -175,7 +175,7 @@ class Desk:
         basis = "futures" if self.options.futures else "now" if self.env.lookahead is None else "lookahead"
         now_min = menu.saving_min[0]
         if isinstance(self.policy, Thinking):
-            basis, saves_min = "negotiated", self.policy.saves_min[0]
+            basis, saves_min = "futures", self.policy.saves_min[0]
         elif basis == "now":
             saves_min = now_min
         else:

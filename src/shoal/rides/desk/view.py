@@ -153,7 +153,6 @@ def _say(data: Mapping[str, Any]) -> str | None:
 
 def _saves(minutes: float, data: Mapping[str, Any]) -> str:
     basis = {
-        "negotiated": f"by the end of the day, the mean over {data['futures']} futures that the agent negotiated",
         "futures": f"by the end of the day, the mean over {data['futures']} sampled futures of it",
         "lookahead": "by the end of the day, as the lookahead predicts",
         "now": "on the routes as they are now",

@@ -16,6 +16,9 @@ from shoal.core.seeds import generator
 
 Array = np.ndarray[Any, Any]
 
+# Steps that L-BFGS remembers. It solves systems of twice as many unknowns; from 33 on LAPACK rounds differently from
+# one process to the next, and the same seed would train another agent.
+REMEMBERED = 10
 BLOCKS = 16  # of riders; partial sums are added in block order, so that threads cannot change a bit
 
 # Where learning starts, by the meaning of the types' names alone: early-only, late-only, inflexible, both.
@@ -151,7 +154,7 @@ def fit(answers: Array, profile: Array, theta: Array, *, shares: Array, epochs: 
             theta,
             jac=True,
             method="L-BFGS-B",
-            options={"maxfun": epochs, "maxcor": 20, "ftol": 1e-9, "gtol": 1e-6},
+            options={"maxfun": epochs, "maxcor": REMEMBERED, "ftol": 1e-9, "gtol": 1e-6},
         )
         loss(found.x)  # leaves the likelihood at the solution in `value`
     finally:

@@ -43,7 +43,8 @@ class Negotiator:
     the newest; or of an epoch kept.
 
     `futures`: how many to sample before each offer; by default 32, or none if the run was trained without. `think`:
-    futures to negotiate before each offer (thinking.py), or with `think_s` as many as end in so many seconds.
+    how many more, to be weighed against the network's judgement (thinking.py), or with `think_s` as many as end in so
+    many seconds.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Negotiator:
         self.thinking: Thinking | None = None
         if think or think_s is not None:
             self._check_judges("--think")
-            self.thinking = Thinking(self.act, self.net_min, think or MOST_FUTURES, seconds=think_s)
+            self.thinking = Thinking(self.net_min, think or MOST_FUTURES, seconds=think_s)
 
     def act(self, env: Any, observations: dict[str, Array]) -> Array:
         """The offers int64[N] of highest probability, for any number of customers a day."""

@@ -20,8 +20,6 @@ from shoal.vector.memory import Block
 from shoal.vector.workers import ray_actor, ray_rows
 from shoal.vector.workers.protocol import fault_from_data
 
-KILL_S = 5.0
-
 
 class Here(NamedTuple):
     """An answer that has come."""
