@@ -41,6 +41,7 @@ TEST_S = 600.0  # of the tests of one cell
 RAY_START_S = 300.0  # an instance starts a dozen processes, which takes minutes on a busy core
 RAY_MORE_S = 15.0  # Ray's actors may take so much longer: they have 10 s for a step where others have 2
 CLOSE_S = 5.0
+_OUTCOMES = ("PASSED ", "FAILED ", "ERROR ")  # how the lines of pytest's summary begin
 
 
 class Scenario(NamedTuple):
@@ -240,24 +241,23 @@ def _cell(name: str, key: str, found: dict[str, Any] | None, why: str = "") -> R
 
 
 def _tested(test: Tested, say: Say) -> Row:
-    """Tests that are the scenario: they hold or they do not."""
+    """Tests that are the scenario: they hold or they do not. What they need could not be made: they were not tried."""
     detail = {"row": test.row, "about": test.about, "backend": test.backend, "tests": test.tests}
     files, _, chosen = test.tests.partition(" -k ")
     file, _, name = files.partition("::")
+    value: float | None
     try:
-        if name:  # of a file whose tests share what takes long: all of it is run, once
-            said = [line for line in _ran(file, "", True) if f"::{name}" in line]
-            passed = sum(line.startswith("PASSED") for line in said)
-            outcome, holds = f"{passed} of {len(said)} tests passed", passed == len(said) > 0
-        else:
-            outcome = re.sub(r" in [\d.]+s.*", "", _ran(files, chosen, False)[-1])
-            holds = "passed" in outcome and "failed" not in outcome and "error" not in outcome
+        said = _ran(file, "", True) if name else _ran(files, chosen, False)  # what tests of a file share is made once
+        words = [line.split(" ", 1)[0] for line in said if line.startswith(_OUTCOMES) and f"::{name}" in line]
+        passed, failed = words.count("PASSED"), words.count("FAILED")
+        outcome, value = f"{passed} of {len(words)} tests passed", float(passed == len(words) > 0)
+        if not failed and passed < len(words):
+            outcome, value = f"not tried: {len(words) - passed} tests could not be set up", None
     except subprocess.TimeoutExpired:
-        outcome = f"not tried: its tests take longer than {TEST_S:g} s on this machine"
-        say(f"{test.title}: {outcome}")
-        return Row(test.title, None, "", note=outcome, detail={**detail, "outcome": outcome})
+        outcome, value = f"not tried: its tests take longer than {TEST_S:g} s on this machine", None
     say(f"{test.title}: {outcome}")
-    return Row(test.title, float(holds), "", detail={**detail, "outcome": outcome})
+    note = outcome if value is None else ""
+    return Row(test.title, value, "", note=note, detail={**detail, "outcome": outcome})
 
 
 @functools.cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,43 @@ def test_a_training_run_is_not_a_search(tmp_path: Path) -> None:
         pass
     with pytest.raises(ValueError, match="shoal train --resume"):
         SearchFolder.open("train", tmp_path)
+
+
+def test_a_module_that_only_a_search_folder_names_is_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever wrote config.json would choose the code that runs: by resuming, by the page, and from Python."""
+    search(config(tmp_path, workflows=2))
+    (tmp_path / "planted_domain.py").write_text(
+        f"from pathlib import Path\nPath({str(tmp_path / 'canary')!r}).touch()\nfrom toy_domain import Toy\n"
+    )
+    place = tmp_path / "s" / "config.json"
+    place.write_text(place.read_text().replace(TOY, "planted_domain:Toy"))
+    monkeypatch.syspath_prepend(tmp_path)
+    assert run("--resume", "s", "--runs-dir", str(tmp_path)) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "config.json names a module to import: planted_domain." in said
+    assert "shoal search planted_domain:Toy --resume" in said
+    with pytest.raises(SystemExit) as ended:
+        main(["report", "s", "--runs-dir", str(tmp_path)])
+    assert ended.value.code == 2
+    with pytest.raises(ValueError, match="names a module to import"):
+        search(resume=tmp_path / "s")
+    assert not (tmp_path / "canary").exists()
+    with pytest.raises(SystemExit) as ended:
+        main(["report", "s", "--runs-dir", str(tmp_path), "--import", "planted_domain"])
+    assert ended.value.code == 0
+    assert (tmp_path / "canary").exists()
+
+
+def test_naming_the_domain_trusts_its_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And what is printed to go on names it."""
+    (tmp_path / "my_orders.py").write_text("from toy_domain import Toy\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert run("my_orders:Toy", "--workflows", "2", "--name", "s", "--runs-dir", str(tmp_path)) == 0
+    assert f"shoal search my_orders:Toy --resume {tmp_path / 's'}" in " ".join(capsys.readouterr().out.split())
+    monkeypatch.delitem(sys.modules, "my_orders")
+    assert run("my_orders:Toy", "--resume", "s", "--runs-dir", str(tmp_path), "--workflows", "3") == 0
+    assert len(pulls(tmp_path)) == 3

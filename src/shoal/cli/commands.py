@@ -17,7 +17,7 @@ from shoal.cli.compare import compare
 from shoal.cli.doctor import doctor
 from shoal.cli.errors import fail, guarded
 from shoal.cli.evaluate import evaluate
-from shoal.cli.parsing import named, parse, plain_warnings, switch, unalias
+from shoal.cli.parsing import find_here, named, parse, plain_warnings, switch, take_all, unalias
 from shoal.cli.play import play
 from shoal.cli.runs import runs
 from shoal.cli.search import search
@@ -92,12 +92,19 @@ class ReportArgs:
     """Folder that holds the run folders."""
 
 
+_REPORT_EXTRA = (("--import MODULE", "Import a module first (repeatable): for a search of a domain of your own."),)
+
+
 def report(args: list[str], as_json: bool) -> int:
     """Write the page of a run, a search or a comparison."""
-    given = parse(ReportArgs, named(args, "--run"), "shoal report RUN")
+    imports, args = take_all(args, "--import")
+    given = parse(ReportArgs, named(args, "--run"), "shoal report RUN", extra=_REPORT_EXTRA)
     from shoal.runs.folder import Run
     from shoal.tuning.folder import find_search
+    from shoal.vector.foreign import import_all
 
+    find_here(imports)
+    import_all(imports)
     if (folder := find_search(given.run, given.runs_dir)) is not None:
         from shoal.tuning.page import write_page
 

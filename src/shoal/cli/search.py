@@ -40,7 +40,7 @@ def search(args: list[str], as_json: bool) -> int:
     if resume is not None:
         from pathlib import Path
 
-        folder = SearchFolder.open(resume, Path(take(args, "--runs-dir")[0] or "runs"))
+        folder = SearchFolder.open(resume, Path(take(args, "--runs-dir")[0] or "runs"), given)
         if given is not None and given != folder.config.domain:
             raise ValueError(f"{resume} is a search of {folder.config.domain}, not of {given}")
         default, known = folder.config, folder.options
@@ -57,11 +57,12 @@ def search(args: list[str], as_json: bool) -> int:
     if as_json:
         print(json.dumps(found.to_json(), allow_nan=False))
         return 0
-    _say_what_was_found(found, getattr(domain_class(config.domain), "look", ""))
+    _say_what_was_found(found, config.domain)
     return 0
 
 
-def _say_what_was_found(found: Any, look: str) -> None:
+def _say_what_was_found(found: Any, domain: str) -> None:
+    from shoal.search.domain import domain_class
     from shoal.search.findings import conduct_line
     from shoal.search.summary import score_line
 
@@ -93,9 +94,10 @@ def _say_what_was_found(found: Any, look: str) -> None:
     print(f"folder   {found.folder}")
     print(f"report   {found.report}")
     if summary.strategy != "halving":  # its rounds are for a number of pulls
-        print(f"more     shoal search --resume {found.folder} --workflows {summary.pulls + 10}")
+        own = f"{domain} " if ":" in domain else ""  # the user names the module again
+        print(f"more     shoal search {own}--resume {found.folder} --workflows {summary.pulls + 10}")
         print(f"         (would try first: {summary.next_pick})")
     if found.policy is not None:
         print(f"next     {next_commands(found.policy)[0]}")
-        if look:
+        if look := getattr(domain_class(domain), "look", ""):
             print(f"         {look} {found.policy}")

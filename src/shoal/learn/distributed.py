@@ -37,6 +37,7 @@ from shoal.runs.tensors import pack, unpack_bytes
 from shoal.vector.infos import Numbers
 
 _FORMED = itertools.count()  # teams of this process, one for each training
+_AT_ONCE = 2048  # bytes of every rank in the first exchange of what they tell each other
 _FIND_OUT_S = 3.0  # how long the others have to say that they are still there
 
 
@@ -72,15 +73,22 @@ class Torchrun(Team):
         return [json.loads(part) for part in self._gather_bytes(json.dumps(data).encode())]
 
     def _gather_bytes(self, data: bytes) -> list[bytes]:
+        """Of every rank, in one exchange where nobody has much to say: lengths come first, the rest after it if need
+        be."""
+        sent = len(data).to_bytes(8, "little") + data
         with self._reaching():
-            parts = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
-            dist.all_gather(parts, torch.tensor([len(data)]))
-            sizes = [int(part) for part in parts]
-            own = torch.zeros(max(sizes), dtype=torch.uint8)
-            own[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
-            rows = [torch.empty_like(own) for _ in range(self.size)]
-            dist.all_gather(rows, own)
-        return [row[:size].numpy().tobytes() for row, size in zip(rows, sizes, strict=True)]
+            parts = self._gather_padded(sent[:_AT_ONCE], _AT_ONCE)
+            sizes = [8 + int.from_bytes(part[:8], "little") for part in parts]
+            if max(sizes) > _AT_ONCE:
+                rest = self._gather_padded(sent[_AT_ONCE:], max(sizes) - _AT_ONCE)
+                parts = [part + more for part, more in zip(parts, rest, strict=True)]
+        return [part[8:size] for part, size in zip(parts, sizes, strict=True)]
+
+    def _gather_padded(self, data: bytes, size: int) -> list[bytes]:
+        own = torch.frombuffer(bytearray(data.ljust(size, b"\0")), dtype=torch.uint8)
+        rows = [torch.empty_like(own) for _ in range(self.size)]
+        dist.all_gather(rows, own)
+        return [row.numpy().tobytes() for row in rows]
 
     def lead(self, make: Callable[[], tuple[Mapping[str, Array], Any]]) -> tuple[dict[str, Array], Any]:
         if not self.leads:

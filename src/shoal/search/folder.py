@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -76,12 +77,22 @@ class SearchFolder:
         return SearchFolder(run)
 
     @staticmethod
-    def open(path_or_name: str | Path, root: Path) -> SearchFolder:
-        """An existing one, by name or path."""
+    def open(path_or_name: str | Path, root: Path, named: str | None = None) -> SearchFolder:
+        """An existing one, by name or path. `named` is the domain if the user names it: a folder may come from
+        anybody, so a module that only its config.json names is not imported."""
         run = Run.open(path_or_name, root)
         if "search" not in run.config:
             raise ValueError(f"{run.path} is a training run, not a search: continue it with shoal train --resume")
-        return SearchFolder(run)
+        folder = SearchFolder(run)
+        module, colon, _ = (domain := folder.config.domain).partition(":")
+        if colon and module not in sys.modules and domain != named:
+            raise ValueError(
+                f"{run.shown}: config.json names a module to import: {module}. To import a module is to run its code, "
+                "and a search may come from anybody, so shoal imports only what you name yourself. If you trust it, "
+                f"type\n  shoal search {domain} --resume {run.shown}\nto go on with it, or\n  shoal report {run.shown} "
+                f"--import {module}\nfor its page, or import {module} first, from Python"
+            )
+        return folder
 
     @property
     def path(self) -> Path:

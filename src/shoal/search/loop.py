@@ -83,7 +83,7 @@ def _open(
         options = complete_options(config.domain, options)
         make_domain(config, options)  # refuses wrong options before there is a folder
         return SearchFolder.create(config, options, command or "python: shoal.search, " + shlex.join(sys.argv))
-    folder = SearchFolder.open(resume, Path("runs" if config is None else config.runs_dir))
+    folder = SearchFolder.open(resume, Path(config.runs_dir if config else "runs"), config and config.domain)
     folder.run.lock()
     if config is not None:
         check_resumed(folder.config, config)
