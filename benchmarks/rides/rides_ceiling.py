@@ -126,7 +126,7 @@ def summarise(found: dict[str, Array]) -> list[Row]:
         whole, made = figures(products.sum(0)), list[Row]()
     for name, value in whole.items():
         low, high = np.nanquantile([one[name] for one in drawn], (0.025, 0.975))
-        unit = "%" if name.startswith("explained") else "min2" if "variance" in name else ""
+        unit = "%" if name.startswith("explained") else "min²" if "variance" in name else "ratio"
         made.append(Row(f"rides, {name}", value, unit, note=f"[{low:.3g}, {high:.3g}] over {days} days"))
     for name, words in (("by none", "no futures"), ("by few", f"{FEW} futures")):
         half = 1.96 * float(found[name].std(ddof=1)) / days**0.5
