@@ -59,6 +59,7 @@ GROUPS = {
             "rides_shift",
             "rides_sweep",
             "neural_oracle",
+            "neural_refit",
             "neural_on_gpu",
             "neural_training",
             "price_head",

@@ -1,7 +1,7 @@
 """What `shoal train ID` learns from pictures with no other flag: MiniGrid to its default budget, and Pong to a million
 steps beside SB3 with the same settings at as many; three seeds.
 
-    python -m benchmarks.ppo.image_learning [minigrid] [pong] [sb3] [--minutes 60] [--store]
+    python -m benchmarks.ppo.image_learning [minigrid] [pong] [sb3] [--minutes 60] [--seeds 201] [--store]
 
 With --store it learns what is wanting and stores after every run. Pong takes about an hour a seed on two cores: with
 --minutes a training stops after so long, is scored and stored as far as it came, and goes on from there in the next
@@ -50,14 +50,15 @@ def missing(
     say: Callable[[str], None],
     keep: Callable[[dict[str, Any]], None] = lambda run: None,
     minutes: float | None = None,
+    seeds: Sequence[int] = SEEDS,
 ) -> list[dict[str, Any]]:
     """`runs` and those still wanting, learnt now; `keep` is handed each when it is done, or as far as it came."""
     found = {key(run): run for run in current(runs)}
     wanted: list[tuple[str, str, int]] = []
     if "minigrid" in what:
-        wanted += [("shoal", task, seed) for seed in SEEDS for task in TARGETS]
+        wanted += [("shoal", task, seed) for seed in seeds for task in TARGETS]
     if "pong" in what:
-        wanted += [("random", PONG, 0), *(("shoal", PONG, seed) for seed in SEEDS)]
+        wanted += [("random", PONG, 0), *(("shoal", PONG, seed) for seed in seeds)]
     if "sb3" in what:
         wanted += [("sb3", PONG, seed) for seed in SB3_SEEDS]
     for who, task, seed in wanted:
@@ -284,12 +285,13 @@ def main() -> None:
     parser = stored.arguments(__doc__)
     parser.add_argument("what", nargs="*", help=f"{', '.join(WHO)}; default: all")
     parser.add_argument("--minutes", type=float, help="stop each training of shoal's after so long, and keep it")
+    parser.add_argument("--seeds", nargs="+", type=int, choices=SEEDS, default=SEEDS, help="those of shoal's to train")
     given = parser.parse_args()
     if unknown := set(given.what) - set(WHO):
         parser.error(f"expected {', '.join(WHO)}, got {', '.join(sorted(unknown))}")
     if stored.storing(given):
         before = stored.runs(NAME)
-        missing(before, given.what or WHO, stored.print_line, keep, given.minutes)
+        missing(before, given.what or WHO, stored.print_line, keep, given.minutes, given.seeds)
     stored.show(rows(stored.print_line))
 
 

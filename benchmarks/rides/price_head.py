@@ -1,11 +1,12 @@
 """Can the neural oracle's encoder price the 16 offers? A head on it, beside what prices and values them today.
 
-    python -m benchmarks.rides.price_head [--days 96] [--test-days 24] [--passes 12] [--store]
+    python -m benchmarks.rides.price_head [--days 384] [--test-days 900] [--passes 12] [--store]
 
 States are the requests of simulated training days. A head on the encoder that ships learns pooled prices, and what 8
 sampled futures say an accepted offer is worth, from the requests and what insertion knows; it starts from the insertion
 price and the lookahead on it. On other days every predictor is judged by futures of their own, searched thoroughly: how
-well it explains what offers are worth, and what choosing the best expected net gain by it loses.
+well it explains what offers are worth, by kind of offer too, and what choosing the best expected net gain by it loses.
+A second head that learns from a quarter of the days says how much more days would help.
 """
 
 from __future__ import annotations
@@ -34,13 +35,20 @@ from shoal.rides.routing.neural.fleet import City, make_batch
 from shoal.rides.routing.neural.network import RoutingNetwork, links_of
 from shoal.rides.routing.neural.oracle import days_with
 from shoal.rides.routing.neural.weights import load_network
-from shoal.rides.routing.problem import NO_CHANGE, NUM_OFFERS
+from shoal.rides.routing.problem import NO_CHANGE, NUM_OFFERS, OFFER_EARLIER_MIN, OFFER_LATER_MIN
 
 PLACE, NAME = "benchmarks.rides.price_head", "price_head"
 LOSS_TARGET_MIN, TIME_TARGET = 0.3, 0.2  # net minutes a day against 8 futures, and the share of their CPU time
 QUICK, MANY, JUDGES, APART = 8, 32, 12, 1000
 CHANGES = np.delete(np.arange(NUM_OFFERS), NO_CHANGE)
+KINDS = {
+    "earlier": (OFFER_EARLIER_MIN > 0) & (OFFER_LATER_MIN == 0),
+    "later": (OFFER_EARLIER_MIN == 0) & (OFFER_LATER_MIN > 0),
+    "earlier or later": (OFFER_EARLIER_MIN > 0) & (OFFER_LATER_MIN > 0),
+}
 HEAD, TAUGHT = "head on the encoder", "taught network, no futures"
+QUARTER = f"{HEAD}, a quarter of the days"
+AT_ONCE = 256  # states in one pass of the head
 Say = Callable[[str], None]
 States = dict[str, Array]
 
@@ -173,19 +181,24 @@ def measured(given: argparse.Namespace, say: Say) -> dict[str, Any]:
     train, _ = collect(given.days, 11, judged=False)
     say(f"{len(train['count']):,} states to learn from")
     test, cpu_ms = collect(given.test_days, 1_000_003, judged=True)
-    head = PriceHead(load_network())
-    fit(head, city, train, given.passes, say)
-    began = time.process_time()
-    with torch.inference_mode():
-        found = predicted(head, city, test, np.arange(len(test["count"]))).numpy()
-    cpu_ms[HEAD] = 1000 * (time.process_time() - began) / len(test["count"]) + cpu_ms["insertion"]
+    few = {name: part[np.arange(len(part)) % given.days < -(-given.days // 4)] for name, part in train.items()}
+    worth = {}
+    for name, states in ((QUARTER, few), (HEAD, train)):
+        head = PriceHead(load_network())
+        fit(head, city, states, given.passes, say)
+        began = time.process_time()
+        with torch.inference_mode():
+            groups = np.array_split(np.arange(len(test["count"])), -(-len(test["count"]) // AT_ONCE))
+            found = np.concatenate([predicted(head, city, test, group).numpy() for group in groups])
+        cpu_ms[name] = 1000 * (time.process_time() - began) / len(test["count"]) + cpu_ms["insertion"]
+        worth[name] = found[..., 1]
     cpu_ms |= {TAUGHT: cpu_ms[TAUGHT] + cpu_ms["pooled"], f"{QUICK} futures": cpu_ms[f"{MANY} futures"] * QUICK / MANY}
     wanted = {"target": test["target"], "pooled": test["pooled"]}
     guesses = {name: test[name] for name in ("insertion", "pooled", "lookahead on insertion", "lookahead")}
-    guesses |= {HEAD: found[..., 1], TAUGHT: test[TAUGHT]}
+    guesses |= worth | {TAUGHT: test[TAUGHT]}
     guesses |= {name: test[name] for name in (f"{QUICK} futures", f"{MANY} futures")}
     judged = [
-        judge(name, guess, test["target"], test["p_accept"], options, cpu_ms.get(name))
+        judge(name, guess, test["target"], test["p_accept"], options, cpu_ms.get(name), given.test_days)
         for name, guess in guesses.items()
     ]
     error = np.square(found[..., 0] - wanted["pooled"])[:, CHANGES].mean()
@@ -196,28 +209,47 @@ def measured(given: argparse.Namespace, say: Say) -> dict[str, Any]:
         "pooled_r2": {HEAD: float(1 - error / variance), "insertion": float(1 - start / variance)},
         "states": len(train["count"]),
         "test_states": len(test["count"]),
+        "test_days": given.test_days,
     }
 
 
 def judge(
-    name: str, worth_min: Array, target_min: Array, p_accept: Array, options: RidesOptions, cpu_ms: float | None
+    name: str,
+    worth_min: Array,
+    target_min: Array,
+    p_accept: Array,
+    options: RidesOptions,
+    cpu_ms: float | None,
+    days: int,
 ) -> dict[str, Any]:
-    """One predictor by the thorough futures. `loss_min`: a day, against choosing by those futures themselves."""
+    """One predictor by the thorough futures. `loss_min`: a day, against choosing by those futures themselves.
+
+    States are those of `days` days, request by request.
+    """
     from shoal.rides.observe import Menu
 
     menu = Menu(np.zeros_like(worth_min), np.ones_like(worth_min, np.bool_), p_accept)
     ours, theirs = (menu.expected_min(one, *options.burden_rates) for one in (worth_min, target_min))
     each = np.arange(len(ours))
     lost = theirs.max(1) - theirs[each, ours.argmax(1)]
-    missed = np.square(worth_min - target_min)[:, CHANGES].mean()
+
+    def r2(offers: Array) -> float:
+        missed = np.square(worth_min - target_min)[:, offers].mean()
+        return float(1 - missed / target_min[:, offers].var())
+
+    wrong = 100.0 * ((ours > 0) != (theirs > 0))
     ranks = [np.corrcoef(rankdata(a), rankdata(b))[0, 1] for a, b in zip(ours, theirs, strict=True) if np.ptp(a)]
     return {
         "name": name,
-        "r2": float(1 - missed / target_min[:, CHANGES].var()),
-        "wrong_signs_percent": float(100 * ((ours > 0) != (theirs > 0))[:, CHANGES].mean()),
+        "r2": r2(CHANGES),
+        "wrong_signs_percent": float(wrong[:, CHANGES].mean()),
+        "kinds": {
+            kind: {"r2": r2(of_kind), "wrong_signs_percent": float(wrong[:, of_kind].mean())}
+            for kind, of_kind in KINDS.items()
+        },
         "rank_correlation": float(np.mean(ranks)),
-        "loss_min": float(options.customers * lost.mean()),
-        "loss_each": [round(float(one), 4) for one in lost],
+        "loss_min": float(lost.sum() / days),
+        "loss_a_day": [round(float(one), 3) for one in lost.reshape(-1, days).sum(0)],
         "cpu_ms": cpu_ms,
     }
 
@@ -230,9 +262,9 @@ def summarise(result: dict[str, Any]) -> list[Row]:
     futures = by_name[f"{QUICK} futures"]
     found = []
     for name in (HEAD, TAUGHT):
-        extra = 30 * (np.array(by_name[name]["loss_each"]) - np.array(futures["loss_each"]))
+        extra = np.array(by_name[name]["loss_a_day"]) - np.array(futures["loss_a_day"])
         gain = Bootstrap(len(extra)).mean(extra[None])
-        note = f"95 % interval {gain['low']:.2f} to {gain['high']:.2f}, {result['test_states']} states"
+        note = f"95 % interval {gain['low']:.2f} to {gain['high']:.2f}, {len(extra):,} paired days"
         title = f"{name}: what choosing by it loses a day against {QUICK} futures"
         found.append(Row(title, gain["mean"], "min", LOSS_TARGET_MIN, "lower", note))
         share = by_name[name]["cpu_ms"] / futures["cpu_ms"]
@@ -243,7 +275,11 @@ def summarise(result: dict[str, Any]) -> list[Row]:
         cpu = "" if one["cpu_ms"] is None else f", {one['cpu_ms']:.2f} ms of CPU a state"
         note = (
             f"wrong signs {one['wrong_signs_percent']:.0f} %, rank correlation {one['rank_correlation']:.2f}, "
-            f"loses {one['loss_min']:.2f} min a day{cpu}"
+            f"loses {one['loss_min']:.2f} min a day{cpu}; R2 and wrong signs of offers "
+            + ", ".join(
+                f"{kind} {part['r2']:.2f} and {part['wrong_signs_percent']:.0f} %"
+                for kind, part in one["kinds"].items()
+            )
         )
         found.append(Row(f"{one['name']}: R2 of what offers are worth", one["r2"], "", note=note))
     return found
@@ -252,8 +288,8 @@ def summarise(result: dict[str, Any]) -> list[Row]:
 def parsed(given: list[str] | None = None) -> argparse.Namespace:
     """The flags."""
     parser = stored.arguments(__doc__)
-    parser.add_argument("--days", type=int, default=96, help="days to learn from, 30 states each")
-    parser.add_argument("--test-days", type=int, default=24)
+    parser.add_argument("--days", type=int, default=384, help="days to learn from, 30 states each")
+    parser.add_argument("--test-days", type=int, default=900)
     parser.add_argument("--passes", type=int, default=12)
     return parser.parse_args(given)
 

@@ -14,6 +14,7 @@ from gymnasium.vector import VectorEnv
 from shoal.callbacks import own_trackers
 from shoal.config import FromPython, TrainConfig, to_dict
 from shoal.core.machine import ranks_here
+from shoal.core.protocols import TrainingEnv, parts_of
 from shoal.core.spaces import is_numbered
 from shoal.held_out_curve import HeldOutCurve
 from shoal.learn.encoders import Features
@@ -175,22 +176,25 @@ def settle(config: TrainConfig, env: Any, say: Callable[[str], None], team: Team
         team.own(config.vector.num_envs)  # every rank the same number
     first = env[:1] if isinstance(env, list | tuple) else env
     known = _known_spaces(config) if env is None else None
+    own_bytes = TrainingEnv().bytes_needed
     if known is not None:
         spaces = known
         config = _for_spaces(config, *spaces)
     else:
         with closing(make_probe(**_made_of(config, first))) as probe:
             spaces = probe.single_observation_space, probe.single_action_space
+            own_bytes = parts_of(probe).bytes_needed
             config = _for_spaces(config, *spaces)
             if config.vector.num_envs == "auto":
-                each = choose_num_envs(config, probed_cost_s(probe), *spaces, say)
+                each = choose_num_envs(config, probed_cost_s(probe), *spaces, say, own_bytes)
                 config = config.replace(num_envs=each * team.size)
     if config.ppo.auto_scale:
         config, lines = auto_scaled(config)
         for line in lines:
             say(line)
     assert config.vector.num_envs != "auto"
-    say(check_memory(config.replace(num_envs=config.vector.num_envs * ranks_here() // team.size), *spaces))
+    here = config.replace(num_envs=config.vector.num_envs * ranks_here() // team.size)
+    say(check_memory(here, *spaces, own_bytes))
     return _with_threads(config, spaces[0])
 
 

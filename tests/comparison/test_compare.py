@@ -208,7 +208,7 @@ def test_a_pilot_measures_every_arm_by_turns(monkeypatch: pytest.MonkeyPatch) ->
     config = config_for("CartPole-v1", num_envs=4, rollout_steps=16, backend="serial")
     speeds = pilot.speeds_of([("four", config), ("eight", config.replace(num_envs=8))], (), said.append)
     assert speeds.keys() == {"four", "eight"}
-    assert all(100 < speed < 1e6 for speed in speeds.values())
+    assert all(0 < speed < 1e6 for speed in speeds.values())
     assert all(f"{speed:,.0f} steps/s" in line for speed, line in zip(speeds.values(), said, strict=True))
 
 

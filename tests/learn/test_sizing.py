@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
 from gymnasium import spaces
 
 from shoal.config import PPOConfig, TrainConfig
@@ -76,6 +77,25 @@ def test_environments_that_fit_do_fit() -> None:
     assert most > 10
     assert sizing.rollout_bytes(config, most, space, action) <= sizing.budget_bytes(config)
     assert sizing.rollout_bytes(config, most + 1, space, action) > sizing.budget_bytes(config)
+
+
+def test_what_environments_take_themselves_counts() -> None:
+    """Also where it does not grow with their number, as it is computed in chunks: then fewer fit, or none."""
+    config = TrainConfig().replace(num_envs=1, memory_budget_gb=0.5)
+    space, action = spaces.Box(-1, 1, (500,)), spaces.Discrete(3)
+
+    def chunked(num_envs: int) -> int:
+        return min(num_envs, 64) * 2**22
+
+    alone, most = sizing.most_envs(config, space, action), sizing.most_envs(config, space, action, chunked)
+    assert 64 < most < alone
+    needed = [sizing.rollout_bytes(config, n, space, action) + chunked(n) for n in (most, most + 1)]
+    assert needed[0] <= sizing.budget_bytes(config) < needed[1]
+    assert sizing.most_envs(config, space, action, lambda num_envs: 2**30) == 0
+    said = sizing.check_memory(config, space, action, chunked)
+    assert said.endswith("of what its environments compute about 4.0 MB")
+    with pytest.raises(ValueError, match=f"At most {most:,} environments would fit"):
+        sizing.check_memory(config.replace(num_envs=2 * most), space, action, chunked)
 
 
 def test_threads_follow_all_layers(monkeypatch) -> None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -183,6 +187,72 @@ def test_trained_resumed_and_evaluated(weights, tmp_path, capsys):
     finally:
         weights.with_suffix(".moved").rename(weights)
     capsys.readouterr()
+
+
+_MEASURE = """
+import threading, time
+import numpy as np
+import torch
+from shoal.rides.env import RidesVectorEnv
+from shoal.rides.options import RidesOptions
+
+torch.set_num_threads(1)
+own = {"futures": 0, "start": "none", "prices": "insertion", "knowledge": "true", "background": False}
+days, customers = 96, 30
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+env = RidesVectorEnv(days, RidesOptions(oracle="neural", customers=customers, **own))
+env.reset(seed=0)
+plans, keys = env.bookings.plans, np.arange(days).astype(np.uint64)
+requests = env.bookings.requests
+for step in range(customers - 1):
+    env.oracle.add(plans, requests[:, step].copy(), keys, 0)
+first = type(plans)(plans.problem, days, customers)
+env.oracle.serve([(first, requests[:, 0].copy())], keys, active=np.arange(days) < 1)
+before, peak, done = resident(), 0, False
+
+def watch():
+    global peak
+    while not done:
+        peak = max(peak, resident())
+        time.sleep(0.001)
+
+thread = threading.Thread(target=watch)
+thread.start()
+last = requests[:, -1].copy()
+env.oracle.serve([(plans, last), (plans.copy(), last)], keys)
+done = True
+thread.join()
+print(env.bytes_needed(days) / (peak - before))
+"""
+
+
+def test_the_memory_said_of_the_oracle_is_the_memory_taken():
+    """Within a fifth: at the last request of a day, when it takes the most."""
+    own = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}  # what is freed leaves the process, not only the program
+    done = subprocess.run([sys.executable, "-c", _MEASURE], capture_output=True, text=True, check=True, env=own)
+    assert 0.8 < float(done.stdout) < 1.25, done.stdout
+
+
+def test_the_number_of_environments_leaves_room_for_the_oracle(weights, tmp_path, capsys):
+    """--num-envs auto within 24 MB: the compiled search leaves room for far more environments, and says no figure."""
+    said = {}
+    for oracle in ("incremental", "neural"):
+        words = ["train", "rides", "--oracle", oracle, "--num-envs", "auto", "--memory-budget-gb", "0.024"]
+        words += ["--oracle-weights", weights] if oracle == "neural" else []
+        words += ["--futures", "0", "--start", "none", "--prices", "insertion", "--held-out-days", "0"]
+        words += ["--customers", "10", "--epochs", "1", "--no-background", "--runs-dir", tmp_path, "--name", oracle]
+        assert _run(*words) == 0
+        shown = capsys.readouterr()
+        said[oracle] = shown.out + shown.err
+    fit = {name: int(re.search(r"at most ([\d,]+) fit", text)[1].replace(",", "")) for name, text in said.items()}
+    assert 1 < fit["neural"] < fit["incremental"] / 2
+    own = re.search(r"of what its environments compute about ([\d.]+) MB", said["neural"])
+    assert own is not None
+    assert 1 < float(own[1]) < 24
+    assert "of what its environments compute" not in said["incremental"]
 
 
 def test_mistakes_are_told(weights, tmp_path, monkeypatch):

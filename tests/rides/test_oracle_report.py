@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from matplotlib.image import imread
 
 from shoal.cli import main
 from shoal.rides.options import RidesOptions
@@ -41,7 +42,8 @@ def test_a_report_from_the_shell(weights, tmp_path, capsys):
     out = tmp_path / "report.json"
     words = ["rides", "oracle", "report", "--weights", weights, "--requests", 6, 10, "--days", 6, "--states", 3]
     words += ["--pyvrp", 30, "--best-of", 2, "--batches", 1, 3, "--timed", 10]
-    assert _run(*words, "--out", out, "--card") == 0
+    picture = tmp_path / "report.png"
+    assert _run(*words, "--out", out, "--card", "--figure", picture) == 0
     said = capsys.readouterr().out
     found = json.loads(out.read_text())
     assert found["sha256"] == hashlib.sha256(weights.read_bytes()).hexdigest()
@@ -61,6 +63,8 @@ def test_a_report_from_the_shell(weights, tmp_path, capsys):
     assert "holds  breaks no rule on days of 10 requests" in said
     assert "finds shorter routes than plain insertion at 10 requests" in said
     assert f"report  {out}" in said
+    assert f"figure  {picture}" in said
+    assert len(np.unique(imread(picture)[..., :3].reshape(-1, 3), axis=0)) > 10  # lines in colours of their own
     assert "wrong signs %" in said
 
 
@@ -141,6 +145,7 @@ def test_claims_follow_from_figures():
         (["--days", 1], "expected --days of at least 2, got 1"),
         (["--requests", 46], "expected --requests as numbers of 1 to 45, got 46"),
         (["--best-of", 0], "expected --best-of of at least 1, got 0"),
+        (["--figure", "r.txt"], "expected --figure as a file that ends in .png, .svg or .pdf, got 'r.txt'"),
         (["--out", "r.txt"], "expected --out as a file that ends in .json, got 'r.txt'"),
         (["--weights", "none.safetensors"], "--oracle-weights none.safetensors: expected a file, there is none"),
     ],

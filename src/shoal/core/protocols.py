@@ -105,6 +105,10 @@ class TrainingEnv(VectorEnv[Any, Any, Any]):
         `env` and `tally`."""
         return None
 
+    def bytes_needed(self, num_envs: int) -> int:
+        """Memory that so many of these environments take beside the rollout while they step, where that is much."""
+        return 0
+
     @property
     def messages(self) -> Sequence[str]:
         """Lines for the person who watches, oldest first; each is shown once."""

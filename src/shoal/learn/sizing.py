@@ -25,6 +25,7 @@ from shoal.learn.rollout import Rollout
 from shoal.runs.provenance import memory_bytes
 
 Space = spaces.Space[Any]
+OwnBytes = Callable[[int], int]
 _OVERHEAD_S = 250e-6  # of one batch step beside the environments: acting and handing over
 _MOST_ENVS = 4096
 _BUSY_SHARE = 0.9  # "saturated": so much of the time goes into the environments
@@ -82,11 +83,23 @@ def rollout_bytes(config: TrainConfig, num_envs: int, observation_space: Space, 
     return rollout + update_bytes(config.ppo, (steps + 1) * num_envs, features, kind.num_params)
 
 
-def most_envs(config: TrainConfig, observation_space: Space, action_space: Space) -> int:
-    """Environments whose rollout fits into the memory allowed: what an update takes is the same for any number."""
-    one, two = (rollout_bytes(config, 10**6 + more, observation_space, action_space) for more in (0, 1))
-    fixed = two - 10**6 * (two - one)
-    return max((budget_bytes(config) - fixed) // (two - one) + 1, 0)
+def _nothing(num_envs: int) -> int:
+    return 0
+
+
+def most_envs(
+    config: TrainConfig, observation_space: Space, action_space: Space, own_bytes: OwnBytes = _nothing
+) -> int:
+    """Environments that fit into the memory allowed: their rollout, and `own_bytes` of what they take themselves."""
+    allowed = budget_bytes(config)
+
+    def fits(num_envs: int) -> bool:
+        return rollout_bytes(config, num_envs, observation_space, action_space) + own_bytes(num_envs) <= allowed
+
+    most = 0
+    for power in reversed(range(allowed.bit_length() + 1)):  # an environment takes more than a byte
+        most += (1 << power) * fits(most + (1 << power))
+    return most
 
 
 def update_bytes(config: PPOConfig, rows: int, features: Features, num_params: int) -> int:
@@ -108,20 +121,23 @@ def update_bytes(config: PPOConfig, rows: int, features: Features, num_params: i
     return int(4 * (copies * weights + max(chunk, minibatch + bool(pixels) * FLOATS)))
 
 
-def check_memory(config: TrainConfig, observation_space: Space, action_space: Space) -> str:
+def check_memory(
+    config: TrainConfig, observation_space: Space, action_space: Space, own_bytes: OwnBytes = _nothing
+) -> str:
     """The estimate as a line for the header; refuses a rollout that would not fit."""
     num_envs = config.vector.num_envs
     assert num_envs != "auto"
-    needed = rollout_bytes(config, num_envs, observation_space, action_space)
-    allowed = budget_bytes(config)
+    own, rollout = own_bytes(num_envs), rollout_bytes(config, num_envs, observation_space, action_space)
+    needed, allowed = rollout + own, budget_bytes(config)
     if needed > allowed:
-        fits = most_envs(config, observation_space, action_space)
+        fits = most_envs(config, observation_space, action_space, own_bytes)
         raise ValueError(
             f"{num_envs:,} environments x {config.ppo.rollout_steps} steps need about {_size(needed)} of "
             f"memory, {_size(allowed)} are allowed (half of what is free, or --memory-budget-gb). At most "
             f"{fits:,} environments would fit; or take fewer --rollout-steps"
         )
-    return f"memory of a rollout about {needed / 2**20:,.1f} MB"
+    said = f"memory of a rollout about {rollout / 2**20:,.1f} MB"
+    return said + (f", of what its environments compute about {own / 2**20:,.1f} MB" if own else "")
 
 
 def _size(count: float) -> str:
@@ -161,7 +177,12 @@ def seen_lines(config: PPOConfig, observation_space: Space, own_network: bool) -
 
 
 def choose_num_envs(
-    config: TrainConfig, step_cost_s: float, observation_space: Space, action_space: Space, say: Callable[[str], None]
+    config: TrainConfig,
+    step_cost_s: float,
+    observation_space: Space,
+    action_space: Space,
+    say: Callable[[str], None],
+    own_bytes: OwnBytes = _nothing,
 ) -> int:
     """`--num-envs auto`: cores, doubled until they are kept busy nine tenths of the time, within memory.
 
@@ -169,7 +190,7 @@ def choose_num_envs(
     """
     cores = usable_cores()
     wanted = _OVERHEAD_S * _BUSY_SHARE / (1 - _BUSY_SHARE) * cores / step_cost_s
-    fits = most_envs(config, observation_space, action_space)
+    fits = most_envs(config, observation_space, action_space, own_bytes)
     number = cores
     while number < wanted and number * 2 <= min(_MOST_ENVS, fits):
         number *= 2

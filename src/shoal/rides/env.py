@@ -211,6 +211,10 @@ class RidesVectorEnv(TrainingEnv):
         """How well the agent does on a few held-out days (examination.py)."""
         return {} if self._coach is None else self._coach.examine(policy, epoch, self.flexibility.state)
 
+    def bytes_needed(self, num_envs: int) -> int:
+        """Of the neural oracle, which routes each day and the same day without offers in one call."""
+        return self.oracle.bytes_needed(2 * num_envs, self.options.customers)
+
     def follow(self, training: TrainingEnv) -> None:
         """Know of riders what the training has learnt; of held-out ones only their histories."""
         if isinstance(training, RidesVectorEnv):

@@ -15,7 +15,7 @@ from shoal.rides.routing.neural.decode import order_of
 from shoal.rides.routing.neural.decoding import Decoding
 from shoal.rides.routing.neural.fleet import GAPS, NOWHERE, City, Fleet, make_batch
 from shoal.rides.routing.neural.network import RoutingNetwork
-from shoal.rides.routing.neural.router import Router, chunk_days, tile_days
+from shoal.rides.routing.neural.router import Routed, Router, chunk_days, tile_days
 from shoal.rides.routing.neural.weights import load_network
 from shoal.rides.routing.oracle import RoutingOracle
 from shoal.rides.routing.plans import Plans
@@ -199,6 +199,21 @@ def test_no_memory_at_all_and_other_errors_are_told(monkeypatch):
         Router(network(), problem).route(requests, count + 1)
     with pytest.raises(ValueError, match="--oracle-batch as auto or a number of days from 1, got 'many'"):
         chunk_days("many")
+
+
+def test_a_day_that_is_not_finished_is_decoded_again_in_another_order(monkeypatch):
+    """Some are finished then; the others stay as they were or get more on their routes, and no chunk changes a bit."""
+    problem = world(vehicles=2, capacity=2).problem
+    requests, count = days(64, 24)
+    found = Router(network(), problem).route(requests, count)
+    judge(problem, requests, count, found)
+    assert same(found, Router(network(), problem, chunk=32).route(requests, count))
+    monkeypatch.setattr(router_module, "ORDERS", 1)
+    once = Router(network(), problem).route(requests, count)
+    whole = once.placed.sum(1) == count
+    assert same(found, Routed(*(getattr(once, name)[whole] for name in Routed.__dataclass_fields__)), whole)
+    assert (found.placed.sum(1) >= once.placed.sum(1)).all()
+    assert (found.placed.sum(1) == count).sum() > whole.sum()
 
 
 def test_more_starts_and_samples_are_never_worse():

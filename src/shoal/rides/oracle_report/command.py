@@ -46,6 +46,8 @@ class OracleOptions:
     """Where the network is computed: cpu or cuda."""
     out: str = ""
     """File for the report (.json)."""
+    figure: str = ""
+    """File for a figure of gaps and times (.png, .svg or .pdf)."""
     card: bool = False
     """Write it into the card beside the weights too, where shoal train rides --oracle neural reads it."""
 
@@ -61,6 +63,8 @@ class OracleOptions:
                 raise ValueError(f"expected --{name} as numbers of 1 to {most:,}, got {words}")
         if self.out and not self.out.endswith(".json"):
             raise ValueError(f"expected --out as a file that ends in .json, got {self.out!r}")
+        if self.figure and Path(self.figure).suffix not in (".png", ".svg", ".pdf"):
+            raise ValueError(f"expected --figure as a file that ends in .png, .svg or .pdf, got {self.figure!r}")
 
 
 def report(options: OracleOptions, say: Say = lambda text: None) -> dict[str, Any]:
@@ -200,6 +204,12 @@ def _run(options: OracleOptions, say: Say) -> Shown:
         Path(options.out).parent.mkdir(parents=True, exist_ok=True)
         Path(options.out).write_text(json.dumps(found, indent=2) + "\n")
         lines.append(f"report  {options.out}")
+    if options.figure:
+        from shoal.rides.figures.oracles import report_figure
+
+        Path(options.figure).parent.mkdir(parents=True, exist_ok=True)
+        report_figure(found).savefig(options.figure, dpi=150)
+        lines.append(f"figure  {options.figure}")
     if options.card:
         lines.append(f"card    {write_into_card(found, options.weights)}")
     return Shown(found, lines, 0)

@@ -140,6 +140,10 @@ class RoutingOracle:
         """Figures of this oracle for the metrics; the compiled one has none."""
         return {}
 
+    def bytes_needed(self, days: int, customers: int) -> int:
+        """Memory that `serve` takes beside the plans; the compiled one takes next to none."""
+        return 0
+
     def pooled_menu(
         self,
         plans: Plans,

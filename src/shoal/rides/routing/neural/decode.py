@@ -72,12 +72,15 @@ def decode(network: RoutingNetwork, batch: Batch, order: Tensor, *, tile: int, n
 
 def _encoded(network: RoutingNetwork, batch: Batch, tile: int) -> tuple[Tensor, ...]:
     """What the nodes and the requests add to a score, and what links save: tile by tile, as links take memory."""
-    parts = []
+    found: tuple[Tensor, ...] = ()
     for rows in _tiles(len(batch.zone), tile):
         some = batch.rows(rows)
         links = links_of(some)
-        parts.append((*network.encode(some, links), links.saving))
-    return tuple(torch.cat(part) for part in zip(*parts, strict=True))
+        parts = (*network.encode(some, links), links.saving)
+        found = found or tuple(part.new_empty((len(batch.zone), *part.shape[1:])) for part in parts)
+        for whole, part in zip(found, parts, strict=True):
+            whole[rows] = part
+    return found
 
 
 def _tiles(days: int, tile: int) -> Iterator[slice]:

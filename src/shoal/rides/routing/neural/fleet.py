@@ -135,6 +135,10 @@ class Fleet:
         self.earliest = torch.full((days, vehicles, width), self.city.open_s, dtype=torch.int32, device=device)
         self.latest = torch.full((days, vehicles, ROWS), self.city.close_s, dtype=torch.int32, device=device)
         self.load = torch.zeros((days, vehicles, width), dtype=torch.int32, device=device)
+        # Of the last ROWS stops, and of the legs between them.
+        self.zone = torch.full((days, vehicles, ROWS), self.city.depot, device=device)
+        self.opens = torch.full((days, vehicles, ROWS), self.city.open_s, dtype=torch.int32, device=device)
+        self.leg = torch.zeros((days, vehicles, GAPS), dtype=torch.int32, device=device)
         self.stops = torch.zeros((days, vehicles), device=device)  # of each route
         self._pairs = (_PICKUP_GAP.to(device), _DROPOFF_GAP.to(device))
 
@@ -150,36 +154,32 @@ class Fleet:
         open_p, close_p = own(batch.opens, pickup), own(batch.closes, pickup)
         open_d, close_d = own(batch.opens, dropoff), own(batch.closes, dropoff)
         direct = city.leg_s(zone_p, zone_d)
-        node, earliest = self.node[:, :, -ROWS:], self.earliest[:, :, -ROWS:]
-        load = self.load[:, :, -ROWS:-1]
-        zone = _look_up(batch.zone, node)
-        opens = _look_up(batch.opens, node)
-        leg = city.leg_s(zone[:, :, :-1], zone[:, :, 1:])
-        to_p, from_p = city.leg_s(zone[:, :, :-1], zone_p), city.leg_s(zone_p, zone[:, :, 1:])
-        to_d, from_d = city.leg_s(zone[:, :, :-1], zone_d), city.leg_s(zone_d, zone[:, :, 1:])
-        arrive_p = earliest[:, :, :-1] + to_p
+        node, earliest, load = self.node[:, :, -ROWS:], self.earliest[:, :, -ROWS:-1], self.load[:, :, -ROWS:-1]
+        before, after = self.zone[:, :, :-1] * city.zones, self.zone[:, :, 1:]
+        ends = [before + zone_p, after + city.zones * zone_p, before + zone_d, after + city.zones * zone_d]
+        to_p, from_p, to_d, from_d = city.travel_s.take(torch.stack(ends)).unbind()
+        arrive_p = earliest + to_p
         begin_p = torch.maximum(arrive_p, open_p)
-        fits = (arrive_p <= close_p) & (load + own(batch.load, pickup) <= city.capacity) & self._gaps(node)
-        room = city.capacity - own(batch.load, pickup)
+        roomy = load + own(batch.load, pickup) <= city.capacity
+        fits = (arrive_p <= close_p) & roomy & self._gaps(node)
         leave_by = self.latest[:, :, 1:] - from_d  # the dropoff, for what follows to be in time
+        arrive_by = torch.where(open_d <= leave_by, torch.minimum(close_d, leave_by), -1)
         # The dropoff right behind the pickup; then one row further at a time.
+        at_end = from_d - self.leg
         arrive_d = begin_p + direct
-        begin_d = torch.maximum(arrive_d, open_d)
-        good = fits & (arrive_d <= close_d) & (begin_d <= leave_by)
-        extra = to_p + direct + from_d - leg
-        extras, arrivals = [torch.where(good, extra, NOWHERE)], [arrive_d]
-        detour = to_p + from_p - leg
+        extras = [torch.where(fits & (arrive_d <= arrive_by), to_p + direct + at_end, NOWHERE)]
+        arrivals = [arrive_d]
+        detour, at_end = to_p + from_p - self.leg, to_d + at_end
         now = begin_p + from_p
+        fits = fits & (now <= self.latest[:, :, 1:])  # then so are the stops up to the dropoff
         for apart in range(1, GAPS):
-            now, fits = now[:, :, :-1], fits[:, :, :-1]
-            now = torch.maximum(now, opens[:, :, apart:-1])
-            fits = fits & (now <= self.latest[:, :, apart:-1]) & (load[:, :, apart:] <= room)
+            now = torch.maximum(now[:, :, :-1], self.opens[:, :, apart:-1])
+            fits = fits[:, :, :-1] & roomy[:, :, apart:]
             arrive_d = now + to_d[:, :, apart:]
-            good = fits & (arrive_d <= close_d) & (torch.maximum(arrive_d, open_d) <= leave_by[:, :, apart:])
-            extra = detour[:, :, :-apart] + to_d[:, :, apart:] + from_d[:, :, apart:] - leg[:, :, apart:]
-            extras.append(torch.where(good, extra, NOWHERE))
+            good = fits & (arrive_d <= arrive_by[:, :, apart:])
+            extras.append(torch.where(good, detour[:, :, :-apart] + at_end[:, :, apart:], NOWHERE))
             arrivals.append(arrive_d)
-            now = now + leg[:, :, apart:]
+            now = now + self.leg[:, :, apart:]
         parts = (arrive_p, to_p, from_p, to_d, from_d, load, leave_by)
         return self._cheapest(
             most, torch.cat(extras, 2), torch.cat(arrivals, 2), torch.stack(parts, 1), node,
@@ -234,7 +234,8 @@ class Fleet:
         """
         day, batch, city = self.day, self.batch, self.city
         self.stops[day, vehicle] += 2.0 * active
-        before = [table[day, vehicle] for table in (self.node, self.earliest, self.load, self.latest)]
+        tables = (self.node, self.earliest, self.load, self.latest, self.zone, self.opens, self.leg)
+        before = [table[day, vehicle] for table in tables]
         width = self.node.shape[2]
         before_p, before_d = (width - ROWS + gap_p)[:, None], (width - ROWS + gap_d)[:, None]
         column = torch.arange(width, device=day.device)[None]
@@ -260,8 +261,7 @@ class Fleet:
             limits.append(until)
         earliest[:, first:] = torch.stack(times, 1)
         load[:, first:] = load[:, first - 1, None] + batch.load.gather(1, end)[:, 1:].cumsum(1).to(torch.int32)
-        after = (node, earliest, load, torch.stack(limits[::-1], 1))
-        tables = (self.node, self.earliest, self.load, self.latest)
+        after = (node, earliest, load, torch.stack(limits[::-1], 1), zone[:, 2:], opens[:, 2:], leg[:, 2:])
         for table, old, new in zip(tables, before, after, strict=True):
             table[day, vehicle] = torch.where(active[:, None], new, old)
 
@@ -278,11 +278,6 @@ class Fleet:
         source = np.minimum(node.shape[2] - lengths[:, :, None] + column, node.shape[2] - 1)
         stops = np.where(column < lengths[:, :, None], np.take_along_axis(node, source, 2), 0)
         return stops.astype(np.int16), lengths.astype(np.int16)
-
-
-def _look_up(table: Tensor, node: Tensor) -> Tensor:
-    """table[b, node[b, ...]]."""
-    return table.gather(1, node.reshape(len(node), -1)).reshape(node.shape)
 
 
 def _columns(table: Tensor, at: Tensor) -> Any:

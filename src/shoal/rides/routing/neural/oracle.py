@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 
 from shoal.core.arrays import Array
 from shoal.rides.routing.neural.decoding import GREEDY, Decoding
@@ -78,6 +79,11 @@ class NeuralOracle(RoutingOracle):
         whole = routed.placed.sum(1) == (slots >= 0).sum(1)
         status = np.where(whole, Status.OK, Status.UNKNOWN).astype(np.int8)
         return np.where(whole, routed.cost_s, 0).reshape(-1, count), status.reshape(-1, count)
+
+    def bytes_needed(self, days: int, customers: int) -> int:
+        """Memory that `serve` takes at its peak for so many days; a GPU's is not this machine's."""
+        on_cpu = torch.device(self.router.device).type == "cpu"
+        return self.router.bytes_needed(days, customers, sum(self.decoding)) if on_cpu else 0
 
     def figures(self) -> dict[str, float]:
         """Since the last call: percent of days whose decoded plan was kept, and of those that it did not finish."""

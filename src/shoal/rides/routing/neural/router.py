@@ -17,9 +17,11 @@ from shoal.rides.routing.neural.network import RoutingNetwork
 from shoal.rides.routing.problem import REQUEST, Problem
 
 TILES = {"cpu": 32, "cuda": 1024}  # days of one matrix product; a lone day is computed beside empty ones
-SIZES = 8  # days are padded to a multiple of so many requests, by their own number alone
-CHUNK = {"cpu": 256, "cuda": 8192}  # days at once to begin with; a day takes 0.12 MB with 30 requests, 0.19 with 45
+SIZES = 2  # days are padded to a multiple of so many requests, by their own number alone
+CHUNK = {"cpu": 256, "cuda": 8192}  # plans at once to begin with; one of 30 requests takes 0.11 MB, of 45 0.15 MB
 _OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate|not enough memory|alloc_failed|cannot allocate", re.I)
+_PAIR_NUMBERS, _STEP_BYTES = 90, 38_000  # measured: of a pair of requests while encoded, of a plan in a step
+ORDERS = 4  # in which greedy decoding takes the requests of a day, until one finishes it
 _STARTS, _SAMPLES = 0x57A7, 0x5A3B
 
 
@@ -32,6 +34,16 @@ class Routed:
     placed: Array  # bool[N, C]: on a route
     cost_s: Array  # int64[N], travel of the routes
 
+    @staticmethod
+    def nowhere(days: int, vehicles: int, customers: int) -> Routed:
+        """Nobody is on a route yet."""
+        return Routed(
+            np.zeros((days, vehicles, 2 * customers), np.int16),
+            np.zeros((days, vehicles), np.int16),
+            np.zeros((days, customers), np.bool_),
+            np.zeros(days, np.int64),
+        )
+
 
 @dataclass(frozen=True)
 class _Tries:
@@ -43,6 +55,10 @@ class _Tries:
     @property
     def plans(self) -> int:
         return len(self.shifts_s)
+
+    def one(self, number: int) -> _Tries:
+        """One of the plans alone."""
+        return _Tries(self.shifts_s[number : number + 1], None)
 
     @staticmethod
     def of(customers: int, starts: int, samples: int, seed: int, device: str) -> _Tries:
@@ -84,7 +100,8 @@ class Router:
 
         With `starts` above 1 the best of so many greedy plans, of which each takes the requests in another order; with
         `samples` the best of those and so many that are drawn. The best has the most requests on its routes, and of
-        those the fewest seconds. All plans of a day are made in one batch.
+        those the fewest seconds. All plans of a day are made in one batch. A day that its one greedy plan does not
+        finish is decoded again with the requests in another order, and in a third and fourth if need be.
         """
         if requests.dtype != REQUEST or requests.ndim != 2 or len(requests) != len(count):
             raise ValueError(f"expected REQUEST[N, C] and count[N], got {requests.dtype}{list(requests.shape)}")
@@ -92,25 +109,55 @@ class Router:
             raise ValueError(f"expected at least 1 start and 0 samples, got {starts} and {samples}")
         days, customers = requests.shape
         count = np.asarray(count, np.int64)
-        found = Routed(
-            np.zeros((days, self.problem.vehicles, 2 * customers), np.int16),
-            np.zeros((days, self.problem.vehicles), np.int16),
-            np.zeros((days, customers), np.bool_),
-            np.zeros(days, np.int64),
-        )
-        tries = _Tries.of(customers, starts, samples, seed, self.device)
+        found = Routed.nowhere(days, self.problem.vehicles, customers)
+        if starts + samples > 1:
+            self._route(requests, count, _Tries.of(customers, starts, samples, seed, self.device), found)
+            return found
+        orders = _Tries.of(customers, ORDERS, 0, seed, self.device)
+        self._route(requests, count, orders.one(0), found)
+        for number in range(1, ORDERS):
+            left = np.flatnonzero(found.placed.sum(1) < count)
+            if not len(left):
+                break
+            again = Routed.nowhere(len(left), self.problem.vehicles, customers)
+            self._route(requests[left], count[left], orders.one(number), again)
+            better = again.placed.sum(1) > found.placed[left].sum(1)
+            for name in Routed.__dataclass_fields__:
+                getattr(found, name)[left[better]] = getattr(again, name)[better]
+        return found
+
+    def _route(self, requests: Array, count: Array, tries: _Tries, found: Routed) -> None:
+        """Route days of like size together, as many at once as memory allows."""
+        customers = requests.shape[1]
         sizes = np.minimum(-(-count // SIZES) * SIZES, max(customers, 1))
         for size in np.unique(sizes[count > 0]):
             rows = np.flatnonzero((sizes == size) & (count > 0))
             at = 0
             while at < len(rows):
-                part = rows[at : at + max(self.tile, self.chunk // tries.plans // self.tile * self.tile)]
+                part = rows[at : at + self._days_at_once(tries.plans)]
                 try:
                     self._chunk(requests, count, part, int(size), tries, found)
                     at += len(part)
                 except (MemoryError, RuntimeError) as error:
                     self._halve(error)
-        return found
+
+    def bytes_needed(self, days: int, customers: int, plans: int = 1) -> int:
+        """Memory at the peak of `route`, in bytes: days beyond a chunk are routed later and take none.
+
+        Of the days of a chunk, what is encoded is kept; beside it there is one tile that is being encoded, or the
+        fleets and one step of all plans.
+        """
+        size = -(-customers // SIZES) * SIZES
+        width, _, _, hidden = self.network.shape
+        at_once = min(-(-days // self.tile) * self.tile, self._days_at_once(plans))
+        encoded = 4 * ((2 * size + 1) * 4 * hidden + size * hidden + size * size)
+        fleet = 2 * 16 * self.city.vehicles * (2 * size + 2)
+        encoding = 4 * self.tile * ((size + 1) ** 2 * _PAIR_NUMBERS + (size + 1) * 12 * width)
+        kept = at_once * (encoded if plans == 1 else encoded * (plans + 1))
+        return max(at_once * encoded + encoding, kept + at_once * plans * (fleet + _STEP_BYTES))
+
+    def _days_at_once(self, plans: int) -> int:
+        return max(self.tile, self.chunk // plans // self.tile * self.tile)
 
     def _chunk(self, requests: Array, count: Array, rows: Array, size: int, tries: _Tries, out: Routed) -> None:
         """Route some days of like size: whole tiles, of which the last is filled up with empty days."""
@@ -138,7 +185,7 @@ class Router:
         if self.chunk <= self.tile:
             raise MemoryError(
                 f"the neural oracle ran out of memory with {self.tile} days at once, its smallest batch: "
-                f"expected some {0.6 * self.tile:.0f} MB to be free on {self.device} ({error})"
+                f"expected some {0.9 * self.tile:.0f} MB to be free on {self.device} ({error})"
             ) from error
         self.chunk = max(self.tile, self.chunk // 2 // self.tile * self.tile)
         self.halved += 1
