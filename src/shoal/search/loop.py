@@ -83,7 +83,8 @@ def _open(
         options = complete_options(config.domain, options)
         make_domain(config, options)  # refuses wrong options before there is a folder
         return SearchFolder.create(config, options, command or "python: shoal.search, " + shlex.join(sys.argv))
-    folder = SearchFolder.open(resume, Path(config.runs_dir if config else "runs"), config and config.domain)
+    runs_dir, named = ("runs", None) if config is None else (config.runs_dir, config.domain)
+    folder = SearchFolder.open(resume, Path(runs_dir), named)
     folder.run.lock()
     if config is not None:
         check_resumed(folder.config, config)
