@@ -6,6 +6,7 @@ import ast
 import re
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,6 +14,7 @@ import pytest
 
 from shoal.cli import commands as cli
 from shoal.cli import evaluate as cli_evaluate
+from shoal.cli import parsing as cli_parsing
 from shoal.tasks import load_all
 
 ROOT = Path(__file__).parents[1]
@@ -95,14 +97,18 @@ def complaint(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 def only_parsing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands go as far as their flags are understood."""
 
-    def parsed(*args: Any, **options: Any) -> NoReturn:
-        real(*args, **options)
-        raise Understood
+    def only(real: Callable[..., Any]) -> Callable[..., NoReturn]:
+        def parsed(*args: Any, **options: Any) -> NoReturn:
+            real(*args, **options)
+            raise Understood
 
-    real = cli.parse
+        return parsed
+
     for name, module in list(sys.modules.items()):
-        if name.startswith("shoal.cli") and getattr(module, "parse", None) is real and name != "shoal.cli.parsing":
-            monkeypatch.setattr(module, "parse", parsed)
+        for parser in ("parse", "parse_both"):
+            real = getattr(cli_parsing, parser)
+            if name.startswith("shoal.cli") and getattr(module, parser, None) is real and module is not cli_parsing:
+                monkeypatch.setattr(module, parser, only(real))
     monkeypatch.setattr(sys, "path", [*sys.path])
 
 
