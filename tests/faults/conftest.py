@@ -51,6 +51,11 @@ def _descriptors() -> int:
     return count
 
 
+def _shared() -> set[str]:
+    """What is in shared memory, less what scikit-learn's joblib makes once, when it is imported."""
+    return {name for name in os.listdir("/dev/shm") if not name.startswith("sem.loky-")}
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _servants() -> None:
     """multiprocessing starts its fork server and resource tracker once; do it before anything is counted."""
@@ -59,20 +64,21 @@ def _servants() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_left(_servants: None) -> Iterator[None]:
+def _nothing_is_left(_servants: None, request: pytest.FixtureRequest) -> Iterator[None]:
     gc.collect()
     gc.freeze()  # what lives now will go on living: collecting after a test looks at what is new
-    shm, fds = set(os.listdir("/dev/shm")), _descriptors()
+    shm, fds = _shared(), _descriptors()
     before = descendants(os.getpid())
     yield
     deadline = time.monotonic() + 20.0
     while True:
         left = descendants(os.getpid()).keys() - before.keys()
         descriptors = _descriptors()
-        if (not left and descriptors <= fds) or time.monotonic() > deadline:
+        if (not left and (descriptors <= fds or "[ray]" in request.node.name)) or time.monotonic() > deadline:
             break
         gc.collect()
         time.sleep(0.02)
     assert not left, f"processes left behind: {left}"
-    assert descriptors <= fds, f"{descriptors - fds} descriptors leaked"
-    assert set(os.listdir("/dev/shm")) <= shm, "shared memory left behind"
+    if "[ray]" not in request.node.name:  # Ray's client keeps a dozen open in the driver, however often it is started
+        assert descriptors <= fds, f"{descriptors - fds} descriptors leaked"
+    assert _shared() <= shm, "shared memory left behind"

@@ -186,8 +186,7 @@ def auto_scaled(config: TrainConfig) -> tuple[TrainConfig, list[str]]:
     """`--auto-scale`: the task's own settings carried over to another number of environments, and what was chosen.
 
     The same samples in fewer, larger updates need larger steps: learning rate and clip range grow with the square root
-    of the environments; minibatches, passes and budget stay. docs/rides.md ("Step size and number of environments")
-    has what that does for 64 and 256 environments of rides.
+    of the environments; minibatches, passes and budget stay.
     """
     base, ppo = _own_num_envs(config), config.ppo
     assert isinstance(config.vector.num_envs, int)  # settled before
