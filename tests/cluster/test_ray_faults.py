@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from shoal.core.errors import EnvFault, EnvRaised, EnvTimeout, NoPlace, TooManyR
 from shoal.core.seeds import episode_seed
 from shoal.testing.faults import ERROR_TEXT, FaultyEnv, TickEnv
 from shoal.vector.workers import ray as ray_backend
+from shoal.vector.workers import ray_instance
 from shoal.vector.workers.ray import RayVectorEnv
 from shoal.vector.workers.ray_instance import Instance
 from shoal.vector.workers.ray_warden import processes_of
@@ -435,6 +437,9 @@ def test_an_instance_that_does_not_start_is_named(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(ray, "init", refuse)
     monkeypatch.setattr(ray, "shutdown", lambda: None)
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    # The instance of the other tests goes on, with its own token.
+    monkeypatch.setattr(ray_instance, "_on_loopback", lambda token: contextlib.nullcontext())
+    monkeypatch.setattr(ray_instance, "_read_again", lambda: None)
     instance = Instance()
     with pytest.raises(
         RuntimeError, match=r"did not start here: The current node timed out during startup\. Is the machine"
