@@ -152,9 +152,7 @@ class RidesVectorEnv(TrainingEnv):
         burden = np.where(accepted, patience * OFFER_MIN[offers], refusal)
         rewards = (saved_s / 60.0 - burden).astype(np.float32)
         terminated = bookings.t >= bookings.customers
-        infos: dict[str, Any] = {}
-        if terminated.any():
-            infos = self._end(np.flatnonzero(terminated), terminated)
+        infos: dict[str, Any] = self._end(np.flatnonzero(terminated), terminated) if terminated.any() else {}
         return self.look(), rewards, terminated, np.zeros(self.num_envs, np.bool_), infos
 
     def close_extras(self, **kwargs: Any) -> None:
@@ -185,13 +183,11 @@ class RidesVectorEnv(TrainingEnv):
             if len(answers["answers"]):
                 self.flexibility.add(answers["answers"].view(ANSWER))
         self._unseen.clear()
-        due = self._days_ended - self._days_learned_at >= TRAIN_EVERY_DAYS * self.num_envs * self.ranks.size
-        if due:
+        if self._days_ended - self._days_learned_at >= TRAIN_EVERY_DAYS * self.num_envs * self.ranks.size:
             self._days_learned_at = self._days_ended
             self.flexibility.start_training()
-            if self.options.background:
-                self._in_training = True
-            else:
+            self._in_training = self.options.background
+            if not self._in_training:
                 self._learned = self.flexibility.finish()
         metrics |= self._learned
         metrics |= figures_of_types(self.flexibility, self.world, self.days.members)
