@@ -40,7 +40,7 @@ class Group(NamedTuple):
 GROUPS = {
     "vector": Group(
         ("process_speed", "auto_backend", "compiled_speed", "startup", "wakeup", "ray_speed", "rank_speed"),
-        ("process_parts", "compiled_on_gpu"),
+        ("process_parts", "compiled_on_gpu", "rank_learning"),
     ),
     "ppo": Group(
         ("ppo_speed", "cnn_speed", "tanh"),

@@ -17,7 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,7 +38,10 @@ def rows(say: Say, rounds: int = 3) -> list[Row]:
         return [Row(title, None, "x", 1.6, note="expected two usable cores, there is one")]
     folder = Path(tempfile.mkdtemp(prefix="shoal-ranks-"))
     try:
-        found = [(_one(folder, at), _ranks(folder, at), _apart(folder, at)) for at in range(rounds)]
+        found = [
+            (_speed(one_process(folder, f"one-{at}")), _speed(two_ranks(folder, f"two-{at}")), _apart(folder, at))
+            for at in range(rounds)
+        ]
         returns = [_last(folder / f"{who}-0") for who in ("one", "two")]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -64,28 +67,30 @@ class Speed(NamedTuple):
     cpu_share: float  # of the time: the rest was waited
 
 
-def _one(folder: Path, at: int) -> Speed:
-    return _speed(_wait(_start([], folder, f"one-{at}"), folder / f"one-{at}"))
+def one_process(folder: Path, name: str, flags: Sequence[str] = FLAGS) -> Path:
+    """The run of `shoal` with these flags on the first core."""
+    return _wait(_start([], folder, name, flags), folder / name)
 
 
-def _ranks(folder: Path, at: int) -> Speed:
+def two_ranks(folder: Path, name: str, flags: Sequence[str] = FLAGS) -> Path:
+    """The run of the same under torchrun, a rank on each core."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port",
                 str(port)]  # fmt: skip
-    return _speed(_wait(_start(launcher, folder, f"two-{at}"), folder / f"two-{at}"))
+    return _wait(_start(launcher, folder, name, flags), folder / name)
 
 
 def _apart(folder: Path, at: int) -> float:
     """Steps a second of both."""
     half = "--num-envs", "256", "--minibatch-size", "2048"
     names = [f"apart-{at}-{core}" for core in range(2)]
-    both = [_start([], folder, name, *half, LOCAL_RANK=str(core)) for core, name in enumerate(names)]
+    both = [_start([], folder, name, (*FLAGS, *half), LOCAL_RANK=str(core)) for core, name in enumerate(names)]
     return sum(_speed(_wait(process, folder / name)).steps_per_s for process, name in zip(both, names, strict=True))
 
 
-def _start(launcher: list[str], folder: Path, name: str, *flags: str, **more: str) -> subprocess.Popen[str]:
-    command = [sys.executable, *launcher, "-m", "benchmarks.vector.pinned", *FLAGS, *flags, "--runs-dir", str(folder),
+def _start(launcher: list[str], folder: Path, name: str, flags: Sequence[str], **more: str) -> subprocess.Popen[str]:
+    command = [sys.executable, *launcher, "-m", "benchmarks.vector.pinned", *flags, "--runs-dir", str(folder),
                "--name", name]  # fmt: skip
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **more}
     return subprocess.Popen(
