@@ -22,7 +22,7 @@ from benchmarks.vector.rank_speed import one_process, two_ranks
 
 Say = Callable[[str], None]
 Curve = list[tuple[int, float]]  # (steps, mean return of the last 100 episodes)
-NAME, SEEDS, EPOCHS, PARTS = "rank_learning", (201, 202, 203, 204, 205), 24, 4
+NAME, SEEDS, EPOCHS, PARTS = "rank_learning", (201, 202, 203, 204, 205), 12, 4
 FLAGS = ("train", "cage2", "--num-envs", "512", "--epochs", str(EPOCHS), "--save-interval", "100")
 
 

@@ -17,7 +17,7 @@ import pytest
 import shoal
 from shoal import cli
 from shoal.comparison import pilot
-from shoal.comparison.plan import arms_of, check_match, gradient_steps_per_epoch
+from shoal.comparison.plan import arms_of, check_match, gradient_steps_per_epoch, unequal
 from shoal.runs.folder import Run
 from shoal.tasks.presets import config_for
 
@@ -221,9 +221,28 @@ def test_budgets_are_matched_by_samples_updates_or_seconds() -> None:
     def steps(way: str) -> list[int]:
         return [arm.config["run"]["steps"] for arm in arms_of(configs, check_match(way), speeds)]
 
-    assert steps("samples") == [10_000, 10_000]
-    updates = [10_112 / 128 * gradient_steps_per_epoch(one), steps("updates")[1] / 512 * gradient_steps_per_epoch(four)]
+    assert steps("samples") == [10_240, 10_240], "whole epochs of both"
+    updates = [10_240 / 128 * gradient_steps_per_epoch(one), steps("updates")[1] / 512 * gradient_steps_per_epoch(four)]
     assert updates[0] == updates[1]
-    assert steps("wall") == [10_000, 25_000]
+    assert steps("wall") == [10_240, 25_600]
     both = arms_of(configs, check_match("samples,wall"), speeds)
     assert [arm.name for arm in both] == ["a", "b (equal samples)", "b (equal seconds)"]
+
+
+def test_a_budget_that_is_the_same_in_two_ways_is_trained_once() -> None:
+    """20,000 steps are no whole epochs; asked for equal samples and equal updates, no arm is trained twice."""
+    few = config_for("CartPole-v1", num_envs=64, rollout_steps=32, minibatch_size=256, steps=20_000)
+    many = few.replace(num_envs=256)
+    arms = arms_of([("64", few), ("256", many)], ["samples", "updates"], {})
+    assert [(arm.name, arm.config["run"]["steps"]) for arm in arms] == [("64", 24_576), ("256", 24_576)]
+
+
+def test_budgets_that_cannot_be_equal_are_said() -> None:
+    """A budget is never made more than half as large again to be equal; then it is said by how much arms differ."""
+    few = config_for("CartPole-v1", num_envs=64, rollout_steps=32, steps=20_000)
+    arms = arms_of([("64", few), ("1024", few.replace(num_envs=1024))], ["samples"], {})
+    assert [arm.config["run"]["steps"] for arm in arms] == [20_480, 32_768]
+    assert unequal(arms).endswith(
+        "1024 trains 32,768 steps and 64 20,480: 60 % more. A larger --steps makes them equal"
+    )
+    assert not unequal(arms_of([("64", few), ("128", few.replace(num_envs=128))], ["samples"], {}))

@@ -17,7 +17,7 @@ from shoal.comparison.loop import check_named, check_parallel, default_parallel,
 from shoal.comparison.metrics import PRIMARY, Frame
 from shoal.comparison.page import write_page
 from shoal.comparison.pilot import speeds_of
-from shoal.comparison.plan import Plan, arms_of, check_match, grid, name_of, one_thread
+from shoal.comparison.plan import Plan, arms_of, check_match, grid, name_of, one_thread, unequal
 from shoal.comparison.verdicts import Verdict, judge
 from shoal.comparison.words import data_of, lines_of
 from shoal.config import TrainConfig
@@ -120,6 +120,8 @@ def begin(
         task=task, arms=tuple(arms_of(configs, ways, speeds)), seeds=seeds, seed=seed, held_out=held_out, match=match,
         primary=primary, threshold=threshold, code=source_digest(), imports=tuple(imports),
     )  # fmt: skip
+    if ways == ["samples"] and (warning := unequal(plan.arms)):
+        say(warning)
     folder = ComparisonFolder.create(plan, runs_dir, name, command or "python: shoal.compare, " + shlex.join(sys.argv))
     return finish(folder, parallel, say)
 

@@ -16,6 +16,7 @@ from shoal.origin import located
 from shoal.tasks.presets import without_budget
 
 Match = Literal["samples", "updates", "wall"]
+MOST_ROUNDED = 1.5  # times the budget asked for, so that all arms have the same
 
 
 @dataclass(frozen=True)
@@ -107,16 +108,51 @@ def to_the_end(config: TrainConfig) -> TrainConfig:
 def arms_of(configs: Sequence[tuple[str, TrainConfig]], match: Sequence[str], speeds: Mapping[str, float]) -> list[Arm]:
     """The arms, with budgets that match the first one's. Of several ways to match, those that change an arm's budget
     add an arm each."""
-    arms, base = [], configs[0][1]
+    arms, in_episodes = [], configs[0][1].run.episodes is not None
+    base = configs[0][1] if in_episodes else _in_shared_epochs([config for _, config in configs])
     for name, config in configs:
         budgets: dict[int, str] = {}
         for way in match:
-            budgets.setdefault(_steps(base, config, way, speeds.get(configs[0][0]), speeds.get(name)), way)
+            steps = _steps(base, config, way, speeds.get(configs[0][0]), speeds.get(name))
+            budgets.setdefault(_whole(steps, config), way)
         for steps, way in budgets.items():
-            matched = config if base.run.episodes is not None else without_budget(config).replace(steps=steps)
+            matched = config if in_episodes else without_budget(config).replace(steps=steps)
             shown = name if len(budgets) == 1 else f"{name} (equal {'seconds' if way == 'wall' else way})"
             arms.append(Arm(shown, to_dict(located(to_the_end(matched)))))
     return arms
+
+
+def _in_shared_epochs(configs: Sequence[TrainConfig]) -> TrainConfig:
+    """The first arm, its budget rounded up to steps that are whole epochs of every arm; else equal samples would not
+    be equal. Where that makes it more than half as large again, it stays whole epochs of its own."""
+    base = configs[0]
+    steps = base.run.steps or (base.run.epochs or 0) * steps_per_epoch(base) or 500_000
+    shared = math.lcm(*map(_unit, configs))
+    rounded = math.ceil(steps / shared) * shared
+    return without_budget(base).replace(steps=rounded if rounded <= MOST_ROUNDED * steps else _whole(steps, base))
+
+
+def _whole(steps: int, config: TrainConfig) -> int:
+    """What a run takes that is asked for so many steps."""
+    return math.ceil(steps / _unit(config)) * _unit(config)
+
+
+def _unit(config: TrainConfig) -> int:
+    """A run ends after a multiple of so many steps; unknown, so 1, where the number of environments is chosen later."""
+    known = isinstance(config.vector.num_envs, int)
+    return steps_per_epoch(config) * config.ppo.update_interval if known else 1
+
+
+def unequal(arms: Sequence[Arm]) -> str:
+    """A warning where arms that are to have the same number of steps cannot."""
+    steps = {arm.name: from_dict(arm.config).run.steps or 0 for arm in arms}
+    least, most = min(steps, key=steps.__getitem__), max(steps, key=steps.__getitem__)
+    if not steps[least] or steps[most] <= 1.01 * steps[least]:
+        return ""
+    return (
+        f"warning: budgets are whole epochs, so {most} trains {steps[most]:,} steps and {least} {steps[least]:,}: "
+        f"{100 * (steps[most] / steps[least] - 1):.0f} % more. A larger --steps makes them equal"
+    )
 
 
 def check_match(text: str) -> list[str]:
@@ -136,7 +172,7 @@ def _steps(base: TrainConfig, config: TrainConfig, way: str, base_speed: float |
         if way != "samples":
             raise ValueError(f"expected a budget in --steps or --epochs with --match {way}, got one in episodes")
         return 0
-    steps = base.run.steps or (base.run.epochs or 0) * steps_per_epoch(base) or 500_000
+    steps = chosen(base.run.steps)
     if way == "samples":
         return steps
     if way == "updates":
