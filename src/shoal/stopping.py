@@ -23,7 +23,8 @@ class Result:
     steps: int
     episodes: int
     mean_return: float | None  # of the last 100 training episodes
-    restarts: int  # environments rebuilt after a fault
+    restarts: int  # faults after which environments were rebuilt
+    lost_steps: int  # of the episodes that faults broke: not learned from
     cpu_s: float  # of this process and its workers, from building the environments on, without the report
     wall_s: float
     signal: int | None = None
@@ -46,7 +47,11 @@ class Result:
                 "kept, and is what evaluate, play and load_policy take"
             )
         if self.restarts:
-            lines.append(f"{self.restarts} environments were restarted after faults: see {self.run}/events.jsonl")
+            faults = "1 fault" if self.restarts == 1 else f"{self.restarts} faults"
+            lines.append(
+                f"{faults}: environments were restarted, {self.lost_steps:,} steps were lost: see "
+                f"{self.run}/events.jsonl"
+            )
         return lines
 
 

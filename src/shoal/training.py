@@ -307,6 +307,7 @@ def _run(
         episodes=learner.tracker.completed,
         mean_return=sum(returns) / len(returns) if returns else None,
         restarts=len(parts_of(envs).faults) + together.restarts,
+        lost_steps=learner.tracker.lost,
         cpu_s=clock.cpu_s(),
         wall_s=clock.wall_s(),
         signal=signals.received() if status == "interrupted" else None,

@@ -76,7 +76,9 @@ def test_training_goes_on_without_the_broken_trajectory(
         masked = list(range(5)) if env in envs else []
         assert np.flatnonzero(~valid[:, env]).tolist() == masked
     assert all(later.all() for later, _, _ in rollouts[1:])
-    assert [row["episodes/broken"] for row in _lines(run / "metrics.jsonl")] == [lost] * EPOCHS
+    rows = _lines(run / "metrics.jsonl")
+    assert [(row["episodes/broken"], row["steps/lost"]) for row in rows] == [(lost, 5 * lost)] * EPOCHS
+    assert f"1 fault: environments were restarted, {5 * lost} steps were lost" in "\n".join(result.lines())
     (event,) = [event for event in _lines(run / "events.jsonl") if event["event"] == "restart"]
     assert "seed" in event["text"]
     assert "episode 1" in event["text"]

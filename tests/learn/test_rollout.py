@@ -230,7 +230,7 @@ def test_a_broken_episode_is_masked_out_from_its_beginning() -> None:
     assert rollout.valid[:, [0, 2]].all()
     assert rollout.broken[7, 1]
     assert rollout.broken.sum() == 1
-    assert learner.tracker.broken == 1
+    assert (learner.tracker.broken, learner.tracker.lost) == (1, 2)
     ends = (rollout.terminated | rollout.truncated).sum()
     assert learner.tracker.completed == ends - 1 == len(learner.tracker.recent_returns)
     batch = learner.estimate(rollout)
@@ -249,7 +249,9 @@ def test_a_broken_episode_that_began_in_an_earlier_segment_is_masked_there_too()
     rollout = learner.collect()
     assert rollout.valid[6:8, 1].tolist() == [False, False]
     assert len(learner.estimate(rollout)) == 14 * ENVS - 2
-    assert learner.tracker.broken == 1
+    assert (learner.tracker.broken, learner.tracker.lost) == (1, 2), "one of them in the segment before"
+    learner.collect()
+    assert learner.tracker.lost == 2, "a new rollout counts from its own beginning"
     learner.env.close()
 
 
@@ -276,6 +278,7 @@ def tracker_rollout(rewards, ended, valid=None, broken=None) -> Rollout:
     rollout.truncated = np.zeros_like(rollout.terminated)
     rollout.valid = np.ones_like(rollout.terminated) if valid is None else np.array(valid, bool)
     rollout.broken = np.zeros_like(rollout.terminated) if broken is None else np.array(broken, bool)
+    rollout.lost = rollout.broken.copy()
     rollout.said = []
     return rollout
 
@@ -319,6 +322,9 @@ def test_tracker_comes_back_from_its_state() -> None:
     other.set_state(tracker.state(), same_envs=False)
     for copy in (same, other):
         assert (copy.completed, list(copy.recent_returns)) == (1, [10.0])
+    old = EpisodeTracker(2)
+    old.set_state({**tracker.state(), "counts": np.array([1, 3])})
+    assert (old.completed, old.broken, old.lost) == (1, 3, 0), "a checkpoint from before lost steps were counted"
     assert same.returns.tolist() == [3, 20]
     assert other.returns.tolist() == [0] * 5
 
@@ -334,6 +340,7 @@ def test_memory_estimate_is_from_above() -> None:
         rollout.truncated,
         rollout.valid,
         rollout.broken,
+        rollout.lost,
     ]
     used = sum(array.nbytes for array in arrays) + sum(t.nbytes for t in (rollout.actions, rollout.params))
     assert used < Rollout.bytes_needed(64, ENVS, learner.agent.features, learner.agent.kind)

@@ -172,7 +172,7 @@ def _steps(base: TrainConfig, config: TrainConfig, way: str, base_speed: float |
         if way != "samples":
             raise ValueError(f"expected a budget in --steps or --epochs with --match {way}, got one in episodes")
         return 0
-    steps = chosen(base.run.steps)
+    steps = base.run.steps or 0
     if way == "samples":
         return steps
     if way == "updates":

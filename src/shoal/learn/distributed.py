@@ -127,7 +127,7 @@ class Torchrun(Team):
         return bool(wished)
 
     def side_by_side(self, rollout: Rollout, first: int, last: int) -> Seen:
-        names = ("rewards", "ended", "valid", "broken")
+        names = ("rewards", "ended", "valid", "broken", "lost")
         parts = self.gather({name: getattr(rollout, name)[first:last] for name in names})
         rows = {name: np.concatenate([part[name] for part in parts], axis=1) for name in names}
         if (first, last) != (0, rollout.steps):  # of an update that takes several epochs

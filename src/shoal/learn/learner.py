@@ -218,6 +218,7 @@ class Learner(Resumable):
             "episodes": self.tracker.completed,
             "episodes/epoch": self.episodes_in_epoch,
             "episodes/broken": self.tracker.broken,
+            "steps/lost": self.tracker.lost,
             "return/mean_100": sum(returns) / len(returns) if returns else None,
             "length/mean_100": sum(lengths) / len(lengths) if lengths else None,
             **self.tracker.said.means(),

@@ -43,7 +43,8 @@ class Rollout:
         self.terminated = np.zeros((steps, num_envs), np.bool_)
         self.truncated = np.zeros((steps, num_envs), np.bool_)
         self.valid = np.ones((steps, num_envs), np.bool_)
-        self.broken = np.zeros((steps, num_envs), np.bool_)
+        self.broken = np.zeros((steps, num_envs), np.bool_)  # the episode was lost to a fault in this step
+        self.lost = np.zeros((steps, num_envs), np.bool_)  # a step of such an episode, and so not learned from
         self.values: Array | None = None  # float32[T, N] of a policy that gives them as it acts
         self.finals: list[tuple[int, Array, list[Array]]] = []  # (t, environments, final observations per leaf)
         self.said: list[tuple[int, Array, Numbers]] = []  # (t, environments whose episodes ended, what they said last)
@@ -140,7 +141,7 @@ class Collector:
             rollout.values = None
             rollout.said.clear()
             rollout.valid[:] = True
-            rollout.broken[:] = False
+            rollout.broken[:] = rollout.lost[:] = False
             self._episode_row[:] = 0
         noise = self.kind.noise((self.segment_steps, self.every), self.noise_generator, self.own).to(self.device)
         if len(self.slices) == 1:
@@ -216,6 +217,7 @@ class Collector:
         if outcome.broken is not None:
             for env in np.flatnonzero(outcome.broken) + rows.start:
                 rollout.valid[self._episode_row[env] : t + 1, env] = False
+                rollout.lost[self._episode_row[env] : t + 1, env] = True
                 rollout.broken[t, env] = True
         if outcome.terminated.any() or outcome.truncated.any():
             ended = np.flatnonzero(outcome.terminated | outcome.truncated) + rows.start
@@ -232,6 +234,7 @@ class Seen(Protocol):
     rewards: Array
     valid: Array
     broken: Array
+    lost: Array
     said: list[tuple[int, Array, Numbers]]
 
     @property
@@ -255,7 +258,8 @@ class EpisodeTracker:
         # The last returns of each environment, a ring each [N, k], and how many it has ended since all began together.
         self.last_returns = np.zeros((num_envs, -(-window // num_envs)), np.float64)
         self.ended = np.zeros(num_envs, np.int64)
-        self.completed = self.broken = 0
+        self.completed = self.broken = self.lost = 0
+        self._lost_here = 0  # of the rollout that is being collected, and counted already
 
     @property
     def even_mean(self) -> float | None:
@@ -291,10 +295,17 @@ class EpisodeTracker:
             rows, numbers = said[t, env]
             at = int(np.searchsorted(rows, env))
             self.said.add({name: values[at] for name, (there, values) in numbers.items() if there[at]})
+        self._count_lost(rollout, first, last)
         self.returns += sums[-1] - sum_before
         self.lengths += counts[-1] - count_before
         self.completed += ended
         return ended
+
+    def _count_lost(self, rollout: Seen, first: int, last: int) -> None:
+        """A fault may lose steps of an earlier epoch of the same rollout too."""
+        before = self._lost_here if first else 0
+        self._lost_here = int(rollout.lost[:last].sum())
+        self.lost += self._lost_here - before
 
     def state(self) -> dict[str, Array]:
         return {
@@ -304,7 +315,7 @@ class EpisodeTracker:
             "recent_lengths": np.array(self.recent_lengths, np.int64),
             "last_returns": self.last_returns.copy(),
             "ended": self.ended.copy(),
-            "counts": np.array([self.completed, self.broken], np.int64),
+            "counts": np.array([self.completed, self.broken, self.lost], np.int64),
         }
 
     def forget(self, envs: Array) -> None:
@@ -321,4 +332,4 @@ class EpisodeTracker:
         self.recent_lengths.clear()
         self.recent_returns.extend(state["recent_returns"].tolist())
         self.recent_lengths.extend(state["recent_lengths"].tolist())
-        self.completed, self.broken = (int(n) for n in state["counts"])
+        self.completed, self.broken, self.lost = (*map(int, state["counts"]), 0)[:3]  # older checkpoints have two

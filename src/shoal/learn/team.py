@@ -32,6 +32,7 @@ class SideBySide:
     ended: Array
     valid: Array
     broken: Array
+    lost: Array
     said: list[tuple[int, Array, Numbers]]
 
 

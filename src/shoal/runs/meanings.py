@@ -8,6 +8,7 @@ MEANINGS = {
     "episodes": "episodes completed",
     "episodes/epoch": "of them, in this epoch",
     "episodes/broken": "episodes lost to a fault and left out of the loss",
+    "steps/lost": "steps of those episodes",
     "return/mean_100": "mean return of the last 100 training episodes",
     "length/mean_100": "mean length of the same episodes",
     "held_out/return": "mean return of --evaluate-episodes held-out episodes, most probable actions",

@@ -63,8 +63,12 @@ class EnvActor:
 
     def hello(self, folders: list[str], owner: int) -> bytes:
         """Who it is. `folders` are where its owner finds modules; last, so that what is installed here wins."""
+        import ray
+
         sys.path += [folder for folder in folders if folder not in sys.path]
-        return marshal.dumps({"pid": os.getpid(), "versions": versions(), "shares": may_open(owner)})
+        node = ray.get_runtime_context().get_node_id()
+        about = {"pid": os.getpid(), "node": node, "versions": versions(), "shares": may_open(owner)}
+        return marshal.dumps(about)
 
     def scout(self, factory: bytes, index: int) -> bytes:
         """Build the first environment and tell its spaces."""

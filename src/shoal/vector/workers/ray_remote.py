@@ -19,6 +19,7 @@ from shoal.core.machine import usable_cores
 from shoal.vector.memory import Block
 from shoal.vector.workers import ray_actor, ray_rows
 from shoal.vector.workers.protocol import fault_from_data
+from shoal.vector.workers.ray_place import Placement
 
 
 class Here(NamedTuple):
@@ -39,21 +40,22 @@ class RemoteActor:
         self.gone = False  # given up: its environments are masked for ever
         self.shares = False  # it sees the block itself
         self._actor: Any = None
+        self._place: Placement | None = None  # while it is being started
+        self._node: str | None = None  # where it is, or was
 
     def start(self) -> None:
         """Ask for a place, on another node than the others where there are several."""
         if self.shares and self.block is not None:  # who was there before may have died inside an environment
             self.block.current[self.number] = -1
-        kind = self.ray.remote(ray_actor.EnvActor)
-        options = {"num_cpus": 1, "max_restarts": 0, "max_task_retries": 0, "scheduling_strategy": "SPREAD"}
-        self._actor = kind.options(**options).remote()
-        self.pending = self._actor.hello.remote([os.path.abspath(folder) for folder in sys.path], os.getpid())
+        folders = [os.path.abspath(folder) for folder in sys.path]
+        self._place = Placement(self.ray, folders, os.getpid(), avoid=self._node)
 
     def wait_for_place(self, timeout_s: float) -> None:
         """Until it runs somewhere; NoPlace if it has found none by then."""
-        hello, self.pending = self.pending, None
+        assert self._place is not None
+        place, self._place = self._place, None
         try:
-            found = marshal.loads(self.ray.get(hello, timeout=timeout_s))
+            self._actor, found = place.wait(timeout_s)
         except self.ray.exceptions.GetTimeoutError:
             self.end()
             why = "the cluster has no core to spare"
@@ -67,7 +69,7 @@ class RemoteActor:
             ) from None
         except self.ray.exceptions.RayError as error:
             raise self._died(error, "while it was started") from None
-        self.pid = found["pid"]
+        self.pid, self._node = found["pid"], found["node"]
         self.shares = self.folder is not None and found["shares"]
         if found["versions"] != ray_actor.versions():
             raise NoPlace(
@@ -167,6 +169,9 @@ class RemoteActor:
     def end(self) -> None:
         """Kill it, if it lives."""
         self.pending = None
+        if self._place is not None:
+            self._place.end()
+            self._place = None
         if self._actor is None:
             return
         if self.ray.is_initialized():  # else asking would start an instance
