@@ -51,7 +51,7 @@ def environments_study(results: Results, *parts: str) -> str:
             for label, name in CLAIMS.items():
                 if (row := found.get((part, arm, label))) is not None:
                     told = row.detail
-                    levels = [number(level) for level in told["levels"]]
+                    levels = _levels(told)
                     name = name.replace("CPU-second", "second") if wall else name
                     lines.append(cells(name, *levels, told["difference"], f"{told['verdict']}, {told['seeds']} seeds"))
             lines += ["", *_every_seed(found[part, arm, next(iter(CLAIMS))]), ""]
@@ -78,6 +78,18 @@ def _said(row: Row | None) -> str:
         return f"{told['verdict']}: every run has the same value ({told['seeds']} seeds)"
     provisional = ", provisional" if told["seeds"] < 10 else ""
     return f"**{told['verdict']}**: {told['difference']} ({told['seeds']} seeds{provisional})"
+
+
+def _levels(told: dict[str, Any]) -> list[str]:
+    """Both arms' figures; results stored before 2026-11-20 do not say which times to a threshold are censored."""
+    hits = told.get("reached") or [told["seeds"]] * 2
+    levels = zip(told["levels"], hits, strict=True)
+    return [
+        "not reached"
+        if reached == 0
+        else number(level) + (f" or more ({reached} of {told['seeds']} reached it)" if reached < told["seeds"] else "")
+        for level, reached in levels
+    ]
 
 
 def _every_seed(row: Row) -> list[str]:

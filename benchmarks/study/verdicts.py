@@ -71,6 +71,7 @@ def rows(parts: Mapping[str, Any]) -> list[Row]:
                 "p": None if one.p is None else round(one.p, 4),
                 "seeds": min(one.first.runs, one.second.runs),
                 "levels": [_rounded(ratio(level.value)) for level in (one.first, one.second)],
+                "reached": one.reached,  # of times to the threshold: how many runs of either arm came to it
                 "share": None if effect is None or metric.ratio else _share(effect.value, one.first.value),
                 "each": {
                     arm: [_rounded(value) for value in values_of(one.metric, comparison.arms[arm], frame).values()]
