@@ -6,6 +6,7 @@ from typing import Any
 
 from benchmarks.harness.figures import Results, cells, number
 from benchmarks.harness.rows import Row
+from benchmarks.study import scaling
 
 NAME = "num_envs_study"
 TASKS = {"cartpole": "CartPole-v1", "cage2": "cage2", "rides": "rides"}
@@ -144,7 +145,13 @@ def scaling_table(results: Results) -> str:
         "|---" * 10 + "|",
     ]  # fmt: skip
     first: dict[str, Row] = {}
-    for row in results.rows("scaling"):
+    found = {row.name: row for row in results.rows("scaling")}
+    names = [f"{task}, {count} environments" for task in scaling.TASKS for count in scaling.NUMBERS]
+    for name in dict.fromkeys([*names, *found]):
+        row = found.get(name)
+        if row is None:
+            lines.append(cells(name.removesuffix(" environments"), "not measured", *[""] * 8))
+            continue
         task, told = row.name.rpartition(", ")[0], row.detail
         base = first.setdefault(task, row)
         assert row.value is not None

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from benchmarks.harness.figures import Results
 from benchmarks.study import tables
 
 
@@ -17,3 +21,21 @@ from benchmarks.study import tables
 )
 def test_a_training_that_never_came_to_the_threshold_has_no_time(reached: list[int] | None, shown: list[str]) -> None:
     assert tables._levels({"levels": [1850.0, 3072.0], "seeds": 5, "reached": reached}) == shown
+
+
+def kept(root: Path, name: str, **content: object) -> Results:
+    """A folder of results with one in it."""
+    (root / "benchmarks" / "results").mkdir(parents=True)
+    (root / "benchmarks" / "results" / f"{name}.json").write_text(json.dumps(content))
+    return Results(root)
+
+
+def test_what_was_not_measured_is_named_in_the_table_of_speeds(tmp_path: Path) -> None:
+    """A row for every number of environments of every task, in their order, whatever is stored."""
+    detail = {"samples": 480, "epoch_s": 1.5, "per_cpu_s": 300.0, "memory_mb": {"a": 1.0, "b": 2.0, "c": 3.0}}
+    row = {"name": "cage2, 16 environments", "value": 320.0, "unit": "samples/s", "detail": detail}
+    lines = tables.scaling_table(kept(tmp_path, "scaling", rows=[row])).splitlines()[2:]
+    assert len(lines) == 25
+    assert sum("| not measured |" in line for line in lines) == 24
+    assert next(line for line in lines if "320" in line).startswith("| cage2, 16 | 480 |")
+    assert "| rides, insertion prices, 1024 | not measured |" in "\n".join(lines)
