@@ -7,9 +7,11 @@ from typing import Any
 from benchmarks.harness.figures import Results, cells, number
 from benchmarks.harness.rows import Row
 from benchmarks.study import scaling
+from benchmarks.study.arms import BY_NAME
 
 NAME = "num_envs_study"
 TASKS = {"cartpole": "CartPole-v1", "cage2": "cage2", "rides": "rides"}
+REQUESTS = 30  # of a day of rides: its steps
 CLAIMS = {  # label of the metric: what is said of it
     "final performance (held-out return, IQM)": "held-out return",
     "steps to the threshold": "steps to the threshold",
@@ -116,6 +118,29 @@ def _row(results: Results, name: str) -> Row | None:
     return next((row for row in results.rows(NAME) if row.name == name), None)
 
 
+def study_budgets(results: Results) -> str:
+    """What every run of the study is given, and how many held-out episodes it plays, from where that is defined."""
+    parts = {task: BY_NAME[task] for task in TASKS}
+    given = {task: f"{number(float(part.common['steps']), 0)} steps" for task, part in parts.items()}
+    days = parts["rides"].common["steps"] // REQUESTS
+    given["rides"] = f"{number(float(days), 0)} days ({given['rides']})"
+    return "; ".join(
+        f"{TASKS[task]}: {given[task]}, {part.held_out} held-out {'days' if task == 'rides' else 'episodes'}"
+        for task, part in parts.items()
+    )
+
+
+def other_budgets(results: Results) -> str:
+    """The steps of stored runs that had other budgets than those that are defined now; nothing where all have these."""
+    found = []
+    for task, shown in TASKS.items():
+        arms: dict[str, list[dict[str, Any]]] = results.data(NAME)["parts"].get(task, {})
+        had = sorted({run["steps"] for runs in arms.values() for run in runs if run["status"] == "finished"})
+        if had and had != [BY_NAME[task].common["steps"]]:
+            found.append(f"{shown} {' or '.join(number(float(steps), 0) for steps in had)} steps")
+    return ", ".join(found)
+
+
 def predicted(results: Results) -> str:
     """Samples of 256 environments over 64 until a target: as the noise scale has it, and as the study measured it."""
     lines = [cells("task", "noise scale, by fifths of the training", "predicted", "measured"), "|---|---|---|---|"]
@@ -167,4 +192,4 @@ def scaling_table(results: Results) -> str:
     return "\n".join(lines)
 
 
-TABLES: tuple[Any, ...] = (environments_study, promises, predicted, scaling_table)
+TABLES: tuple[Any, ...] = (environments_study, promises, study_budgets, other_budgets, predicted, scaling_table)

@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.harness.figures import Results
 from benchmarks.study import tables
+from benchmarks.study.arms import BY_NAME
 
 
 @pytest.mark.parametrize(
@@ -39,3 +40,17 @@ def test_what_was_not_measured_is_named_in_the_table_of_speeds(tmp_path: Path) -
     assert sum("| not measured |" in line for line in lines) == 24
     assert next(line for line in lines if "320" in line).startswith("| cage2, 16 | 480 |")
     assert "| rides, insertion prices, 1024 | not measured |" in "\n".join(lines)
+
+
+def test_the_budgets_are_those_that_the_study_is_defined_with(tmp_path: Path) -> None:
+    """And where the stored runs had others, the page says which."""
+    steps = {task: BY_NAME[task].common["steps"] for task in tables.TASKS}
+    results = kept(
+        tmp_path, "num_envs_study",
+        parts={task: {"64": [{"steps": count, "status": "finished"}]} for task, count in steps.items()},
+    )  # fmt: skip
+    assert f"CartPole-v1: {steps['cartpole']:,} steps, 100 held-out episodes" in tables.study_budgets(results)
+    assert f"({steps['rides']:,} steps), {BY_NAME['rides'].held_out} held-out days" in tables.study_budgets(results)
+    assert not tables.other_budgets(results)
+    results.data("num_envs_study")["parts"]["rides"]["64"][0]["steps"] = 76_800
+    assert tables.other_budgets(results) == "rides 76,800 steps"
