@@ -15,13 +15,15 @@ from benchmarks.study.arms import BY_NAME
 @pytest.mark.parametrize(
     ("reached", "shown"),
     [
-        ([5, 0], ["1,850", "not reached"]),
-        ([4, 5], ["1,850 or more (4 of 5 reached it)", "3,072"]),
-        (None, ["1,850", "3,072"]),  # a claim that is no time, or a result of before
+        ((5, 0), ["1,850", "not reached"]),
+        ((4, 5), ["1,850 or more (4 of 5 reached it)", "3,072"]),
+        (None, ["1,850", "3,072"]),  # a claim that is no time
     ],
 )
-def test_a_training_that_never_came_to_the_threshold_has_no_time(reached: list[int] | None, shown: list[str]) -> None:
-    assert tables._levels({"levels": [1850.0, 3072.0], "seeds": 5, "reached": reached}) == shown
+def test_a_training_that_never_came_to_the_threshold_has_no_time(
+    reached: tuple[int, int] | None, shown: list[str]
+) -> None:
+    assert tables._levels([1850.0, 3072.0], reached, 5) == shown
 
 
 def kept(root: Path, name: str, **content: object) -> Results:
