@@ -173,3 +173,14 @@ def opened() -> Iterator[Browser]:
         yield browser
     finally:
         browser.close()
+
+
+def check_page(browser: Browser, page: Path) -> None:
+    """At a desk and on a phone, light and dark: silent, self-contained, as wide as the screen, small."""
+    assert page.stat().st_size < 3_000_000
+    for width in (1280, 390):
+        for dark in (False, True):
+            browser.open(page, width, dark=dark)
+            assert browser.faults == []
+            assert browser.requests == [page.resolve().as_uri()]
+            assert not browser.wider_than_the_screen()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from browser import Browser, opened
+from browser import Browser, check_page, opened
 from hostile import HOSTILE
 from shoal.cage2.commands import play
 from shoal.cage2.timeline import timeline
@@ -21,17 +21,6 @@ from shoal.runs.page import Part, page
 def browser() -> Iterator[Browser]:
     with opened() as found:
         yield found
-
-
-def check_page(browser: Browser, page: Path) -> None:
-    """At a desk and on a phone, light and dark: silent, self-contained, as wide as the screen, small."""
-    assert page.stat().st_size < 3_000_000
-    for width in (1280, 390):
-        for dark in (False, True):
-            browser.open(page, width, dark=dark)
-            assert browser.faults == []
-            assert browser.requests == [page.resolve().as_uri()]
-            assert not browser.wider_than_the_screen()
 
 
 @pytest.fixture(scope="module")

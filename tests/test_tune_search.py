@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from browser import check_page, opened
+from hostile import HOSTILE
 from shoal.cli import main
 from shoal.config import TrainConfig
 from shoal.runs.folder import Run
 from shoal.tasks.presets import config_for
 from shoal.tuning import loop
 from shoal.tuning.loop import SearchPlan, search
+from shoal.tuning.page import write_page
 from shoal.tuning.space import Space, flags
 
 SMALL: dict[str, Any] = {"trials": 5, "steps": 1000, "finalists": 2, "seeds": 2}
@@ -68,6 +72,25 @@ def test_a_search_that_was_stopped_finds_the_same(whole: Any, tmp_path: Path, mo
     assert [final.values for final in found.finals] == [final.values for final in whole.finals]
     assert found.best.settings == whole.best.settings
     assert len(names) == len(set(names)), "nothing twice"
+
+
+def test_a_search_of_settings_in_a_browser(whole: Any, tmp_path: Path) -> None:
+    """Silent, self-contained, as wide as a phone; where every name in it is an attack, these are read as text."""
+    folder = Path(shutil.copytree(whole.folder, tmp_path / "<img src=x onerror=alert(2)>"))
+    for name in ("search.json", "found.json"):
+        kept = json.loads((folder / name).read_text())
+        (kept if name == "search.json" else kept["plan"])["env_kwargs"] = json.dumps({"render_mode": HOSTILE})
+        for final in kept.get("finals", ()):
+            final["settings"]["activation"] = f"{HOSTILE}{final['number']}"
+        (folder / name).write_text(json.dumps(kept))
+    with opened() as browser:
+        check_page(browser, write_page(folder))
+        assert browser.run("document.querySelector('h1').textContent") == "CartPole-v1: search of settings"
+        words = browser.run("document.body.textContent")
+        assert HOSTILE in words
+        assert folder.name in words
+        assert browser.run("document.querySelectorAll('script').length") == 1
+        assert browser.run("document.querySelectorAll('img').length") == 0
 
 
 def test_another_seed_or_plan_is_another_search(whole: Any, tmp_path: Path) -> None:

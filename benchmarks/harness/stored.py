@@ -127,7 +127,8 @@ _BESIDE_LEARNING |= {"wandb_project", "wandb_entity", "wandb_group", "wandb_tags
 
 # Options of tasks that came later: at these values they change nothing.
 _LATER_OPTIONS = {
-    "trips": "", "credit": "auto", "credit_requests": 15, "credit_generous": 0.5, "held_out_days": None
+    "trips": "", "credit": "auto", "credit_requests": 15, "credit_generous": 0.5, "held_out_days": None,
+    "rules": "present",
 }  # fmt: skip
 
 

@@ -13,10 +13,10 @@ from benchmarks.harness import stored
 from benchmarks.harness.rows import Row
 from benchmarks.study.arms import BY_NAME, PARTS
 from shoal.comparison.api import Comparison, check_poolable, judged
-from shoal.comparison.facts import RunFacts
+from shoal.comparison.facts import AXES, RunFacts
 from shoal.comparison.metrics import BY_NAME as METRICS
 from shoal.comparison.metrics import Frame, values_of
-from shoal.comparison.verdicts import as_ratio
+from shoal.comparison.verdicts import as_ratio, shares
 from shoal.comparison.words import amount, sentence
 
 NAME, FIRST = "num_envs_study", "64"
@@ -33,7 +33,22 @@ def facts_of(parts: Mapping[str, Any]) -> dict[str, dict[str, list[RunFacts]]]:
 
 def judge(part: str, found: Facts) -> Comparison | None:
     """The arms of a part against 64 environments, with the seeds that are there of all of them."""
-    task, threshold = BY_NAME[part].task, BY_NAME[part].threshold
+    arms = arms_of(part, found)
+    return None if arms is None else judged(BY_NAME[part].task, arms, "final", BY_NAME[part].threshold)
+
+
+def reached(part: str, found: Facts) -> dict[str, dict[str, int]]:
+    """Of each axis and arm of a part: how many of its runs came to the threshold."""
+    arms = arms_of(part, found)
+    if arms is None:
+        return {}
+    frame = Frame.of([run for runs in arms.values() for run in runs], BY_NAME[part].threshold)
+    return {axis: {name: hits for name, (hits, _) in shares(arms, frame, axis).items()} for axis in AXES}
+
+
+def arms_of(part: str, found: Facts) -> dict[str, list[RunFacts]] | None:
+    """64 environments first, then the part's own arms; None where there is nothing to compare."""
+    task = BY_NAME[part].task
     arms = {name: list(runs) for name, runs in found.get(part, {}).items()}
     if FIRST not in arms:
         base = next((other.name for other in PARTS if other.task == task and FIRST in other.arms), "")
@@ -45,8 +60,7 @@ def judge(part: str, found: Facts) -> Comparison | None:
     if len({run.code for runs in arms.values() for run in runs}) > 1:
         return None  # the arms would differ in their code too
     seeds = set.intersection(*({run.seed for run in runs} for runs in arms.values()))
-    arms = {name: [run for run in runs if run.seed in seeds] for name, runs in arms.items()}
-    return judged(task, arms, "final", threshold)
+    return {name: [run for run in runs if run.seed in seeds] for name, runs in arms.items()}
 
 
 def rows(parts: Mapping[str, Any]) -> list[Row]:

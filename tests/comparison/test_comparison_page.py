@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,18 @@ from shoal.tasks.presets import config_for
 SEEDS = 10
 
 
-def folder_of(root: Path, names: tuple[str, ...] = ("num_envs=4", "num_envs=8"), effect: float = 30.0) -> Path:
+def folder_of(
+    root: Path,
+    names: tuple[str, ...] = ("num_envs=4", "num_envs=8"),
+    effect: float = 30.0,
+    threshold: float | None = None,
+) -> Path:
     """A comparison of runs that nobody trained; the second arm is better, its last run crashed."""
     arms = tuple(
         Arm(name, to_dict(config_for("CartPole-v1", num_envs=4 * (place + 1)))) for place, name in enumerate(names)
     )
     plan = Plan(task="CartPole-v1", arms=arms, seeds=SEEDS, seed=0, held_out=100, match="samples", primary="final",
-                threshold=None, code="c", imports=())  # fmt: skip
+                threshold=threshold, code="c", imports=())  # fmt: skip
     folder = ComparisonFolder.create(plan, str(root), "c", f"shoal compare {HOSTILE}")
     rng = np.random.default_rng(3)
     with folder.run:
@@ -64,6 +70,14 @@ def test_the_page_opens_with_the_verdict(tmp_path: Path, capsys: pytest.CaptureF
     assert end.value.code == 0
     assert str(path / "report.html") in capsys.readouterr().out
     assert (path / "report.html").read_text() == page
+
+
+def test_the_page_says_which_arm_reached_the_threshold(tmp_path: Path) -> None:
+    """Not reached, or how many of its runs did: the length of the training is never shown as a time that it took."""
+    nobody = (folder_of(tmp_path / "nobody", threshold=1e9) / "report.html").read_text()
+    assert nobody.count("<td>not reached</td>") == 2 * 3
+    some = (folder_of(tmp_path / "some", threshold=70.0) / "report.html").read_text()
+    assert re.search(r"<td>&gt; [\d,]+ \(9 of 10\)</td>", some)  # the run that crashed is the tenth
 
 
 def test_no_name_of_a_comparison_becomes_markup(tmp_path: Path) -> None:

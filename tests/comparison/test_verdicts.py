@@ -11,10 +11,10 @@ import pytest
 from synthetic import arms, run
 
 from shoal.comparison.api import check_poolable
-from shoal.comparison.facts import RunFacts, facts_of
+from shoal.comparison.facts import AXES, RunFacts, facts_of
 from shoal.comparison.metrics import Frame, time_to
 from shoal.comparison.verdicts import INSUFFICIENT, NO_EVIDENCE, judge
-from shoal.comparison.words import budgets, data_of, lines_of
+from shoal.comparison.words import amount, budgets, data_of, detectable, level, lines_of, measurable, sentence
 from shoal.runs.folder import Run
 
 
@@ -77,6 +77,47 @@ def test_nobody_reached_it() -> None:
     found = by_name(arms(10, np.random.default_rng(0), drawn), threshold=1e9)
     assert found["steps"].verdict == INSUFFICIENT
     assert found["steps"].note.startswith("no run reached 1e+09")
+
+
+def test_the_horizon_is_no_time_to_the_threshold() -> None:
+    """An arm that never came there has none; a mean with some such runs is a lower bound: in table, words and JSON."""
+    rng = np.random.default_rng(0)
+    found = arms(10, rng, drawn)
+    for one in found["b"]:
+        one.curve.returns[:] = [0.0] * 20
+    for one in found["a"][:3]:
+        one.curve.returns[:] = [0.0] * 20
+    verdicts = by_name(found)
+    for axis in AXES:
+        one = verdicts[axis]
+        assert level(one, "second") == "not reached"
+        assert level(one, "first").startswith("> ")
+        hits = one.to_json()["reached"][0]
+        assert 0 < hits <= 7
+        assert level(one, "first").endswith(f" ({hits} of 10)")
+        assert (one.to_json()["reached"], one.to_json()["second"]["runs"]) == ((hits, 0), 10)
+        assert f"not all runs reached it (a: {hits} of 10, b: none of 10)" in sentence(one)
+    assert level(verdicts["final"], "second") != "not reached"
+    assert verdicts["final"].to_json()["reached"] is None
+    row = next(line for line in told(found) if line.startswith("  steps to the threshold  "))
+    assert "not reached" in row
+    assert "2,000" not in row.partition("not reached")[0].replace("> 2,000", "")
+
+
+def test_where_nobody_reached_it_the_table_shows_no_time() -> None:
+    found = by_name(arms(2, np.random.default_rng(0), drawn), threshold=1e9)
+    assert {level(found[axis], which) for axis in AXES for which in ("first", "second")} == {"not reached"}
+    assert {amount(found[axis]) for axis in AXES} == {"-"}
+
+
+def test_runs_that_differ_by_rounding_alone_say_nothing_of_what_could_be_seen() -> None:
+    """Two runs each with the same return in an arm: no "0.00000000" as the smallest difference to be seen."""
+    rng = np.random.default_rng(0)
+    found = {name: [run(name, seed, end, rng) for seed in range(2)] for name, end in (("a", 100.1), ("b", 90.3))}
+    one = by_name(found)["final"]
+    assert one.effect.detectable < 1e-9
+    assert detectable(one) == "-"
+    assert not measurable(one)
 
 
 def test_a_crashed_run_is_listed_and_counts_as_no_better_than_the_worst() -> None:

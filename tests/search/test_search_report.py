@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from toy_domain import BEST, Toy, config
 
-from hostile import check_harmless, spoiled
+from browser import check_page, opened
+from hostile import HOSTILE, check_harmless, spoiled
 from shoal.search.domain import Pull, Ranking
 from shoal.search.folder import Record, Request
 from shoal.search.loop import search
@@ -82,6 +84,25 @@ def test_no_value_of_a_search_becomes_markup(tmp_path: Path, monkeypatch: pytest
         written += 1
         check_harmless(page)
     assert written > 3
+
+
+def test_a_search_in_a_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Silent, self-contained, as wide as a phone; where every name in it is an attack, these are read as text."""
+    folder = Path(search(config(tmp_path, workflows=3)).report).parent
+    made = Toy.__init__
+
+    def hostile(self: Toy, *args: Any, **options: Any) -> None:
+        made(self, *args, **options)
+        self.names = [f"{HOSTILE}{name}" for name in self.names]
+        self.things, self.key = [f"{HOSTILE}{thing}" for thing in self.things], HOSTILE
+
+    monkeypatch.setattr(Toy, "__init__", hostile)
+    (folder / "command.txt").write_text(f"shoal search {HOSTILE}")
+    with opened() as browser:
+        check_page(browser, write_again(folder))
+        assert browser.run("document.body.textContent").count(HOSTILE) > 3
+        assert browser.run("document.querySelectorAll('script').length") == 1
+        assert browser.run("document.querySelectorAll('svg[data-chart]').length") > 1
 
 
 def test_the_kernel_stands_under_settings(tmp_path: Path) -> None:

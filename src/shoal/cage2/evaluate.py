@@ -14,6 +14,7 @@ from shoal.evaluation_command import evaluate_run
 from shoal.runs import scores
 from shoal.runs.folder import Run
 from shoal.tasks import Say, Shown
+from shoal.tasks.saved import parse_env_kwargs
 
 
 @dataclass(frozen=True)
@@ -27,15 +28,14 @@ class EvaluateArgs(GeneralArgs):
     simulator: Literal["shoal", "cyborg"] | None = None
     """Play in the compiled simulator, or in CybORG if it is installed."""
     rules: Literal["present", "final"] | None = None
-    """With --leaderboard: the present rules, or those of the published leaderboard (docs/cage2-rules.md)."""
+    """The present rules, or those of the published leaderboard (docs/cage2-rules.md); default: those that the run was
+    trained under. CybORG has its own."""
 
 
 def evaluate(runs: Sequence[str], given: EvaluateArgs, say: Say) -> Shown:
     """As asked for."""
     if not given.leaderboard:
-        if given.rules is not None:
-            raise ValueError("--rules: expected --leaderboard beside it")
-        shown = evaluate_run(runs, given, say, None if given.simulator is None else {"simulator": given.simulator})
+        shown = evaluate_run(runs, given, say, _changed(runs[0], given) if len(runs) == 1 else None)
         modes = ("deterministic", "sampled")
         kept = [
             f"{mode:15}{conduct_line(shown.data[mode]['conduct'])}" for mode in modes if "conduct" in shown.data[mode]
@@ -62,6 +62,23 @@ def evaluate(runs: Sequence[str], given: EvaluateArgs, say: Say) -> Shown:
     return Shown(found, lines(runs[0], found))
 
 
+def _changed(run: str, given: EvaluateArgs) -> dict[str, str]:
+    """Where the episodes are played otherwise than the run's own: its simulator, its rules."""
+    from shoal.cage2.commands import rules_of
+    from shoal.cage2.simulator.network import RULES_BY_NAME
+
+    own = parse_env_kwargs(Run.open(run, Path(given.runs_dir)).config.get("env_kwargs") or "{}")
+    changed = {} if given.simulator is None else {"simulator": str(given.simulator)}
+    simulator = str(given.simulator or own.get("simulator", "shoal"))
+    if given.rules is not None:
+        rules_of(simulator, given.rules)  # refuses what CybORG would not play
+        return {**changed, "rules": given.rules}
+    if simulator == "cyborg" and own.get("simulator") != "cyborg" and own.get("rules", "present") == "final":
+        installed = rules_of(simulator)
+        return {**changed, "rules": next(name for name, named in RULES_BY_NAME.items() if named == installed)}
+    return changed
+
+
 def leaderboard(
     run: str | Path,
     *,
@@ -77,14 +94,14 @@ def leaderboard(
 ) -> dict[str, Any]:
     """A cage2 run by the challenge's protocol: 3 red agents x 30, 50 and 100 steps, the means and their sum.
 
-    `rules` may be "final", those of the published leaderboard. `say` hears every few seconds how far it is: the real
-    CybORG takes minutes.
+    `rules` may be "present", or "final", those of the published leaderboard; by default they are those that the run was
+    trained under. `say` hears every few seconds how far it is: the real CybORG takes minutes.
     """
     from shoal.cage2.commands import score_policy
-    from shoal.cage2.defender import cage2_policy
+    from shoal.cage2.defender import cage2_policy, under
 
     act, options = cage2_policy(run, runs_dir, epoch, checkpoint, say)
-    result = score_policy(act, episodes, seed, simulator=simulator, rules=rules, say=say, **options)
+    result = score_policy(act, episodes, seed, simulator=simulator, say=say, **under(options, simulator, rules))
     result = {"run": str(run), "episodes": episodes, "seed": seed, **result}
     if keep and epoch is None:
         try:

@@ -32,6 +32,9 @@ class Cage2Options:
     simulator: Literal["shoal", "cyborg"] = "shoal"
     """shoal: the compiled simulator. cyborg: the real CybORG 2.1, if it is installed; about 250 steps/s a core, so
     that 8 environments and 200,000 steps are the default then."""
+    rules: Literal["present", "final"] = "present"
+    """The present rules, or those of the published leaderboard (docs/cage2-rules.md). CybORG has its own: final is
+    refused where another one is installed."""
 
     def __post_init__(self) -> None:
         for name in ("horizon", "mix"):  # JSON knows lists only
@@ -48,6 +51,15 @@ def settings(options: Cage2Options) -> dict[str, Any]:
     return dict(CYBORG_SETTINGS) if options.simulator == "cyborg" else {}
 
 
+def asked(simulator: str, rules: str) -> str | None:
+    """What the options ask of a simulator's rules: the default asks nothing of CybORG, which has its own.
+
+    >>> asked("shoal", "present"), asked("cyborg", "present"), asked("cyborg", "final")
+    ('present', None, 'final')
+    """
+    return None if simulator == "cyborg" and rules == "present" else rules
+
+
 def environment(simulator: str = "shoal", **options: Any) -> Any:
     """What `make_vec` takes: a CompiledEnv, or a function that makes one real CybORG environment."""
     if simulator == "shoal":
@@ -58,8 +70,13 @@ def environment(simulator: str = "shoal", **options: Any) -> Any:
         from shoal.cage2.cyborg import CyborgEnv, load
 
         options.pop("alignment", None)
+        rules = asked(simulator, options.pop("rules", "present"))
         if options.pop("order", "none") != "none":
             raise ValueError("order: expected none with simulator cyborg: compliance is judged on shoal's own state")
         load()  # refuses here, in one line, where CybORG is not installed
+        if rules is not None:
+            from shoal.cage2.commands import rules_of
+
+            rules_of(simulator, rules)  # refuses others than those of the one that is installed
         return functools.partial(CyborgEnv, **options)
     raise ValueError(f"simulator: expected shoal or cyborg, got {simulator!r}")

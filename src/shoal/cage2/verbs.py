@@ -70,6 +70,7 @@ def record(given: RecordArgs, say: Say) -> Shown:
     from shoal.cage2 import commands
 
     act, options = _defender(given.defender, given.runs_dir)
+    options.pop("rules", None)  # CybORG has its own
     play: dict[str, Any] = {"red": given.red, "episodes": given.episodes, "steps": given.steps, "seed": given.seed}
     report = commands.record(given.file, act, say, **{**play, **options})
     return Shown(report, commands.replay_lines(report), 0 if report["mismatches"] == 0 else 1)
@@ -91,7 +92,8 @@ class PlayArgs:
     simulator: Literal["shoal", "cyborg"] = "shoal"
     """The compiled simulator, or the real CybORG if it is installed."""
     rules: Literal["present", "final"] | None = None
-    """The present rules, or those of the published leaderboard (docs/cage2-rules.md); CybORG has its own."""
+    """The present rules, or those of the published leaderboard (docs/cage2-rules.md); default: those that a run was
+    trained under, else the present ones. CybORG has its own."""
     picture: str | None = None
     """File for the picture: .png, .svg or .pdf."""
     runs_dir: str = "runs"
@@ -105,13 +107,14 @@ class PlayArgs:
 def play(given: PlayArgs, say: Say) -> Shown:
     """Print an episode; with --picture draw it too."""
     from shoal.cage2 import commands
+    from shoal.cage2.defender import under
 
     if given.picture is not None:
         _check_picture(given)
     act, options = _defender(given.defender, given.runs_dir)
     chosen: dict[str, Any] = {"red": given.red, "horizon": given.horizon, "seed": given.seed}
-    chosen |= {"simulator": given.simulator, "rules": given.rules}
-    episode = commands.play(act, **chosen, **options)
+    chosen |= {"simulator": given.simulator, **under(options, given.simulator, given.rules)}
+    episode = commands.play(act, **chosen)
     if given.picture is not None:
         from shoal.cage2.figures import episode_figure
 

@@ -25,6 +25,7 @@ from shoal.cli.parsing import (
     take_all,
 )
 from shoal.cli.seeds import several
+from shoal.core.checks import shown
 from shoal.core.machine import own_rank
 from shoal.runs.folder import shown_path
 from shoal.runs.trackers import own_places
@@ -162,6 +163,7 @@ def _resumed(resume: str, args: list[str], reshard: bool, imports: list[str]) ->
     root, _ = take(args, "--runs-dir")
     run = Run.open(resume, Path(root or "runs"))
     before = from_dict(run.config)
+    _refuse_own_flags(before, args)
     config = without_budget(before) if gives_budget(args) else before
     config = parse(TrainConfig, args, "shoal train --resume RUN", config, about=_ABOUT, extra=_EXTRA)
     _refuse_less(run, before.run, config.run)
@@ -200,6 +202,23 @@ def _import_flags(run: str, *, resume: bool = False) -> str:
     places = (*config.wrappers, *own)
     flags = import_flags(modules_of(config.task, config.imports, places))
     return f" {flags}" if flags else ""
+
+
+def _refuse_own_flags(before: Any, args: list[str]) -> None:
+    """A task's own flags are what the run learns from: they stay as they are."""
+    from shoal.config import TrainConfig
+    from shoal.tasks import task_or_default
+
+    options = task_or_default(before.task).Options
+    own_flags = set() if options is None else set(flags_of(options)) - set(flags_of(TrainConfig))
+    given = sorted({word.partition("=")[0] for word in args} & own_flags)
+    if given:
+        own = json.loads(before.env_kwargs)
+        kept = ", ".join(f"{flag} {shown(own[name])}" for flag in given if (name := flag[2:].replace("-", "_")) in own)
+        raise ValueError(
+            f"expected none of {before.task}'s own flags beside --resume, got {', '.join(given)}: a run goes on as it "
+            f"began{f' ({kept})' if kept else ''}; for others begin a new one: shoal train {before.task}"
+        )
 
 
 def _refuse_less(run: Any, before: Any, after: Any) -> None:

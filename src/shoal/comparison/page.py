@@ -12,7 +12,7 @@ from shoal.comparison.facts import AXES, RunFacts, flat
 from shoal.comparison.folder import ComparisonFolder
 from shoal.comparison.metrics import BY_NAME, PRIMARY
 from shoal.comparison.verdicts import INSUFFICIENT, Verdict
-from shoal.comparison.words import amount, budgets, chance, crashed, detectable, level, sentence
+from shoal.comparison.words import amount, budgets, chance, crashed, detectable, level, measurable, sentence
 from shoal.core.statistics import interval
 from shoal.runs.charts import Effect, Line, Point, chart, forest, legend
 from shoal.runs.curves import on_one_axis
@@ -92,7 +92,7 @@ def _verdicts(found: Comparison) -> str:
         rows = [
             [BY_NAME[one.metric].label, one.verdict, amount(one), level(one, "first"), level(one, "second"),
              "-" if one.p is None or one.verdict == INSUFFICIENT else chance(one.p),
-             "-" if one.effect is None else detectable(one)]
+             detectable(one)]
             for one in own
         ]  # fmt: skip
         head = ["claim", "verdict", "difference [95 % interval]", own[0].against, arm, "p", "smallest to be seen"]
@@ -104,7 +104,8 @@ def _verdicts(found: Comparison) -> str:
         )
     about = (
         "The last column: the smallest difference that a comparison like this one finds in 80 of 100 cases. Where "
-        "there is no evidence of a difference, one smaller than that may well be there."
+        "there is no evidence of a difference, one smaller than that may well be there. A time to the threshold as "
+        "&gt; 1,000 (7 of 10): 7 of 10 runs reached it, the others count with what all had."
     )
     return "".join(parts) + f"<p class='facts'>{about}</p>" if parts else "<p>None yet.</p>"
 
@@ -159,7 +160,7 @@ def _effects(found: Comparison) -> str:
 
 
 def _effect(one: Verdict, colour: int) -> Effect | None:
-    if one.effect is None or not one.effect.detectable > 0 or not np.isfinite(one.effect.detectable):
+    if one.effect is None or not measurable(one):
         return None
     sign = BY_NAME[one.metric].better or 1
     ends = [sign * end / one.effect.detectable for end in (one.effect.low, one.effect.high)]

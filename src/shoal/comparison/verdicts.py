@@ -29,6 +29,7 @@ class Verdict:
     effect: Effect | None  # of a ratio, its logarithm
     p: float | None  # corrected
     note: str = ""
+    reached: tuple[int, int] | None = None  # of times to the threshold: how many runs of each arm came to it
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "label": BY_NAME[self.metric].label, "ratio": BY_NAME[self.metric].ratio}
@@ -64,12 +65,21 @@ def _compared(metric: Metric, arms: Arms, names: tuple[str, str], frame: Frame, 
     first, second = ([group[seed] for seed in (common if paired else sorted(group))] for group in groups)
     estimates = [estimate(group, metric.statistic) for group in (first, second)]
     blank = Verdict(metric.name, names[1], names[0], INSUFFICIENT, primary, estimates[0], estimates[1], None, None)
+    if metric.name in AXES and frame.threshold is not None:
+        seeds = [common if paired else sorted(group) for group in groups]
+        hits = [_hits(arms[name], own, metric.name, frame) for name, own in zip(names, seeds, strict=True)]
+        blank = replace(blank, reached=(hits[0], hits[1]))
     both = [run for name in names for run in arms[name]]
     why, runs = _why_insufficient(metric, both, frame), min(len(first), len(second))
     if why or runs < 2:
         return replace(blank, note=why or _too_few(runs))
     found = effect(first, second, metric.statistic, paired)
     return replace(blank, effect=found, note=_too_few(runs) if runs < LEAST else "")
+
+
+def _hits(runs: Sequence[RunFacts], seeds: Sequence[int], axis: str, frame: Frame) -> int:
+    """How many of the runs with these seeds reached the threshold."""
+    return sum(run.seed in seeds and reached(run, axis, frame) for run in runs)
 
 
 def _why_insufficient(metric: Metric, both: Sequence[RunFacts], frame: Frame) -> str:

@@ -11,6 +11,7 @@ from shoal.comparison.metrics import BY_NAME, Frame
 from shoal.comparison.verdicts import INSUFFICIENT, NO_EVIDENCE, Verdict, as_ratio, shares
 from shoal.runs.words import columns, decimals, figure
 
+NOT_REACHED = "not reached"
 COUNTED = ("steps", "gradient steps", "steps/s")
 
 
@@ -49,12 +50,13 @@ def sentence(one: Verdict) -> str:
     if one.effect is None:
         return f"{about} ({one.note})" if one.note else about
     text = f"{about}. {amount(one)}"
-    if one.verdict == NO_EVIDENCE and not one.effect.detectable > 0:
+    if one.verdict == NO_EVIDENCE and not measurable(one):
         text += "; every pair of runs has the same value, so nothing can be told apart here"
     elif one.verdict == NO_EVIDENCE:
         text += f"; a difference of {detectable(one)} would have been found in 80 % of such comparisons"
     elif one.verdict != INSUFFICIENT and one.p is not None:
         text += f", p {chance(one.p)}"
+    text += _censored(one)
     return f"{text} ({one.note})" if one.note else text
 
 
@@ -84,22 +86,47 @@ def amount(one: Verdict) -> str:
 
 
 def detectable(one: Verdict) -> str:
-    """The smallest effect that the design could have seen."""
-    assert one.effect is not None
+    """The smallest effect that the design could have seen; "-" where there was no spread that would tell."""
+    if one.effect is None or not measurable(one):
+        return "-"
     if BY_NAME[one.metric].ratio:
         return f"{_times(as_ratio(one.effect.detectable))} times"
     unit, value = BY_NAME[one.metric].unit, one.effect.detectable
     return f"{figure(value, places(unit, value))}{f' {unit}' if unit else ''}"
 
 
+def measurable(one: Verdict) -> bool:
+    """Whether its runs differ by more than rounding: of runs that are all alike nothing says what could be seen."""
+    if one.effect is None or not math.isfinite(one.effect.detectable):
+        return False
+    least = 1e-9 if BY_NAME[one.metric].ratio else 0.5e-8  # below it `figure` shows nothing but zeros
+    return one.effect.detectable > least
+
+
 def level(one: Verdict, which: str) -> str:
-    """One arm's own figure."""
-    value = (one.first if which == "first" else one.second).value
+    """One arm's own figure. A mean that holds runs which did not reach the threshold is a lower bound of theirs."""
+    own = one.first if which == "first" else one.second
+    value = own.value
     if not math.isfinite(value):
         return "-"
     if BY_NAME[one.metric].ratio:
         value = as_ratio(value)
-    return figure(value, places(BY_NAME[one.metric].unit, value))
+    text = figure(value, places(BY_NAME[one.metric].unit, value))
+    hits = own.runs if one.reached is None else one.reached[which == "second"]
+    if hits == 0:
+        return NOT_REACHED
+    return text if hits == own.runs else f"> {text} ({hits} of {own.runs})"
+
+
+def _censored(one: Verdict) -> str:
+    """Of a time to the threshold: which runs did not come to it."""
+    if one.reached is None:
+        return ""
+    sides = zip((one.against, one.arm), one.reached, (one.first.runs, one.second.runs), strict=True)
+    told = [f"{name}: {hits or 'none'} of {runs}" for name, hits, runs in sides if hits < runs]
+    return (
+        f"; not all runs reached it ({', '.join(told)}), the others count as long as all were watched" if told else ""
+    )
 
 
 def places(unit: str, *values: float) -> int:
@@ -134,8 +161,8 @@ def _table(verdicts: Sequence[Verdict]) -> list[str]:
 
 def _threshold(arms: Mapping[str, Sequence[RunFacts]], frame: Frame) -> list[str]:
     lines = [
-        f"Threshold: a mean training return of {frame.threshold:g}. A run that does not reach it is kept: it counts as "
-        "long as all runs were watched."
+        f"Threshold: a mean training return of {frame.threshold:g}. A run that does not reach it is kept: it counts "
+        'with what all runs had, and a mean of such runs and others is shown as "> ..." with how many reached it.'
     ]
     for axis in AXES:
         found = shares(arms, frame, axis)
