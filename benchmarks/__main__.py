@@ -39,7 +39,16 @@ class Group(NamedTuple):
 
 GROUPS = {
     "vector": Group(
-        ("process_speed", "auto_backend", "compiled_speed", "startup", "wakeup", "ray_speed", "rank_speed"),
+        (
+            "process_speed",
+            "auto_backend",
+            "compiled_speed",
+            "startup",
+            "wakeup",
+            "ray_speed",
+            "rank_speed",
+            "slices_speed",
+        ),
         ("process_parts", "compiled_on_gpu", "rank_learning"),
     ),
     "ppo": Group(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import stored
+from benchmarks.harness.contestants import factory
 from benchmarks.harness.interleave import Contestant, PeerMissing, busy_note, interleave, ratios, speeds, summary
 from benchmarks.harness.rows import Row
 
@@ -62,7 +63,8 @@ def rows(say: Callable[[str], None]) -> list[Row]:
 class ShoalTraining:
     """shoal's own loop, run folder, metrics and checkpoints included, an epoch at a time."""
 
-    def __init__(self, task: str) -> None:
+    def __init__(self, task: str, env: dict[str, Any] | None = None, **options: Any) -> None:
+        """Of a task, or of `env`'s synthetic one; `options` are those of `shoal train`."""
         import torch
 
         from shoal.config import TrainConfig, to_dict
@@ -84,9 +86,10 @@ class ShoalTraining:
             torch_threads=THREADS,
             steps=10**9,  # never reached: a block ends by the clock
             runs_dir=self._folder.name,
+            **options,
         )
         said: list[str] = []
-        self._envs = make_envs(config, None, said.append)
+        self._envs = make_envs(config, None if env is None else factory(env), said.append)
         self._budget = Budget.of(config)
         self._run = Run.create(Path(self._folder.name), "bench", to_dict(config), "python -m benchmarks ppo", task)
         self._journal = Journal(self._run, config, self._budget, StringIO())
