@@ -156,17 +156,6 @@ def study_budgets(results: Results) -> str:
     )
 
 
-def other_budgets(results: Results) -> str:
-    """The steps of stored runs that had other budgets than those that are defined now; nothing where all have these."""
-    found = []
-    for task, shown in TASKS.items():
-        arms: dict[str, list[dict[str, Any]]] = results.data(NAME)["parts"].get(task, {})
-        had = sorted({run["steps"] for runs in arms.values() for run in runs if run["status"] == "finished"})
-        if had and had != [BY_NAME[task].common["steps"]]:
-            found.append(f"{shown} {' or '.join(number(float(steps), 0) for steps in had)} steps")
-    return ", ".join(found)
-
-
 def predicted(results: Results) -> str:
     """Samples of 256 environments over 64 until a target: as the noise scale has it, and as the study measured it."""
     lines = [cells("task", "noise scale, by fifths of the training", "predicted", "measured"), "|---|---|---|---|"]
@@ -220,4 +209,4 @@ def scaling_table(results: Results) -> str:
     return "\n".join(lines)
 
 
-TABLES: tuple[Any, ...] = (environments_study, promises, study_budgets, other_budgets, predicted, scaling_table)
+TABLES: tuple[Any, ...] = (environments_study, promises, study_budgets, predicted, scaling_table)
