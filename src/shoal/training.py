@@ -35,10 +35,12 @@ from shoal.runs.manifest import CheckpointError
 from shoal.runs.trackers import own_places
 from shoal.runs.usage import Clock
 from shoal.starting import (
+    RESHARD_ALONE,
     as_saved,
     check_changes,
     check_evaluable,
     check_new,
+    check_used,
     importing,
     make_curve,
     make_envs,
@@ -131,11 +133,15 @@ def _train(
         check_environment(trusted, env, named, f"shoal train --resume {resume}", "go on with it", training=True)
         config = importing(config, imports)
         said += check_changes(before, config, reshard)
+        check_used(config, env, before)
     else:
+        if reshard:
+            raise ValueError(RESHARD_ALONE)
         config = new_config(task, config, env, options)
         check_new(config)
         config = importing(config.replace(callbacks=(*config.callbacks, *places)), imports)
         env = None if isinstance(env, str) else env
+        check_used(config, env)
     check_evaluable(config, env, evaluate_env)
     hooks = Callbacks([*map(load_callback, config.callbacks), *(one for one in callbacks if not isinstance(one, str))])
     if network is not None and resume is None:

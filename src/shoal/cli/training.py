@@ -54,7 +54,12 @@ def train(args: list[str], as_json: bool) -> int:
     reshard, args = switch(args, "--reshard")
     imports, args = take_all(args, "--import")
     args = named(args, "--task")
-    if (code := several(args, imports, resume, as_json)) is not None:
+    if reshard and resume is None and not {"-h", "--help"} & set(args):
+        from shoal.starting import RESHARD_ALONE
+
+        raise ValueError(RESHARD_ALONE)
+    beside = [*args, "--reshard"] if reshard else args
+    if (code := several(beside, imports, resume, as_json)) is not None:
         return code
     try:
         result = _new(args, imports) if resume is None else _resumed(resume, args, reshard, imports)

@@ -25,6 +25,7 @@ from shoal.runs.disk import replace_atomically
 from shoal.runs.folder import Run, shown_path
 from shoal.runs.page import Card, Part, number, page, table, text
 from shoal.runs.words import decimals, figure
+from shoal.starting import check_used
 from shoal.tasks import environment
 from shoal.tasks.saved import parse_env_kwargs
 from shoal.vector.foreign import find_spec, import_all
@@ -99,6 +100,7 @@ def train_seeds(
         raise ValueError(f"expected --seeds of at least 2, got {seeds}: one training has --seed")
     check_parallel(parallel)
     import_all(imports)
+    check_used(config)
     made, _ = environment(config.task, parse_env_kwargs(config.env_kwargs))
     if isinstance(made, str):
         find_spec(made)  # an id that does not exist is told at once, not by a worker
