@@ -23,7 +23,6 @@ FLAGS = ["--num-envs", "2", "--rollout-steps", "16", "--minibatch-size", "16", "
 IN_WORKERS = "is for environments in worker processes"
 REFUSED = [
     ("CartPole-v1", {"backend": "serial", "workers": 2}, f"--workers 2 {IN_WORKERS}", "take --backend process"),
-    ("CartPole-v1", {"backend": "serial", "step_timeout": 5.0}, f"--step-timeout 5.0 {IN_WORKERS}", "leave it out"),
     ("CartPole-v1", {"backend": "serial", "env_threads": 2}, "--env-threads 2 is for compiled", "leave it out"),
     ("CartPole-v1", {"backend": "process", "env_threads": "auto"}, "--env-threads auto is for comp", "--workers take"),
     ("CartPole-v1", {"backend": "serial", "slices": "ready"}, "--slices ready acts for each worker", "leave it out"),
@@ -67,6 +66,15 @@ def test_what_is_without_effect_is_refused(task: str, options: dict[str, Any], s
 def test_what_has_an_effect_is_taken(task: str, options: dict[str, Any]) -> None:
     """And so is a value that is the default, or the preset's."""
     check_used(config_for(task, **options))
+
+
+@pytest.mark.parametrize("options", [{"step_timeout": 5.0}, {"build_timeout": 5.0}, {"start_method": "spawn"}], ids=str)
+def test_a_precaution_that_does_nothing_is_spoken_of(options: dict[str, Any]) -> None:
+    """A script may have it for whichever backend it is given."""
+    (name, value), *_ = options.items()
+    (said,) = check_used(config_for("CartPole-v1", backend="serial", **options))
+    assert said.startswith(f"--{name.replace('_', '-')} {value} is without effect")
+    assert check_used(config_for("CartPole-v1", backend="process", **options)) == []
 
 
 def test_a_rank_of_torchrun_has_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:

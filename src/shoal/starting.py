@@ -29,7 +29,7 @@ from shoal.tasks.saved import parse_env_kwargs
 from shoal.vector.foreign import import_all, modules_of
 from shoal.vector.make import make_probe, make_vec, name_of, probed_cost_s
 from shoal.vector.preprocess import wrappers_of
-from shoal.vector.unused import slices_used, steps_at_once, unused
+from shoal.vector.unused import needless, slices_used, steps_at_once, unused
 
 
 def new_config(task: str | None, config: TrainConfig | None, env: Any, options: dict[str, Any]) -> TrainConfig:
@@ -58,38 +58,43 @@ def check_new(config: TrainConfig) -> None:
         )
 
 
-def check_used(config: TrainConfig, env: Any = None, before: TrainConfig | None = None) -> None:
-    """Refuse an option that was asked for and would be without effect. What a resumed run had `before` was not."""
-    for told in _unused(config, env, before).values():
-        raise ValueError(told)
+def check_used(config: TrainConfig, env: Any = None, before: TrainConfig | None = None) -> list[str]:
+    """Refuse an option that was asked for and would be without effect; lines for those that do no harm. What a resumed
+    run had `before` was not asked for."""
+    refused, told = _unused(config, env, before)
+    for line in refused.values():
+        raise ValueError(line)
+    return list(told.values())
 
 
 def without_unused(config: TrainConfig) -> tuple[TrainConfig, list[str]]:
     """Of a run that shares its options with others, to some of which they may mean something: without those that mean
     nothing to it, and lines that say so."""
-    found, own = _unused(config, None, None), own_settings(config)
+    refused, told = _unused(config, None, None)
+    own, found = own_settings(config), refused | told
     as_own = {name: getattr(getattr(own, group_of(name)), name) for name in found}
     return config.replace(**as_own), list(found.values())
 
 
-def _unused(config: TrainConfig, env: Any, before: TrainConfig | None) -> dict[str, str]:
+def _unused(config: TrainConfig, env: Any, before: TrainConfig | None) -> tuple[dict[str, str], dict[str, str]]:
+    """Options that were asked for and mean nothing: those to refuse, and those to speak of."""
     known = [before] if before is not None else [TrainConfig(), own_settings(config)]
 
-    def asked(group: str, name: str) -> bool:
-        value = getattr(getattr(config, group), name)
-        return all(getattr(getattr(one, group), name) != value for one in known)
+    def asked(found: dict[str, str]) -> dict[str, str]:
+        lines = {}
+        for name, why in found.items():
+            value, *others = (getattr(getattr(one, group_of(name)), name) for one in (config, *known))
+            if value not in others:
+                lines[name] = f"--{name.replace('_', '-')} {value} {why}"
+        return lines
 
-    found = {}
-    if any(asked("vector", one.name) for one in dataclasses.fields(config.vector)):
+    alone = "is for several ranks, and this is one process: leave it out, or use torchrun"
+    refused = {} if ranked() else asked({"rank_timeout": alone})
+    if asked(dict.fromkeys((one.name for one in dataclasses.fields(config.vector)), "")):
         at_once = steps_at_once(_made_of(config, env)["env"])
-        found = {("vector", name): why for name, why in unused(config.vector, at_once, config.task).items()}
-    if not ranked():
-        found["run", "rank_timeout"] = "is for several ranks, and this is one process: leave it out, or use torchrun"
-    return {
-        name: f"--{name.replace('_', '-')} {getattr(getattr(config, group), name)} {why}"
-        for (group, name), why in found.items()
-        if asked(group, name)
-    }
+        refused |= asked(unused(config.vector, at_once, config.task))
+        return refused, asked(needless(config.vector, at_once))
+    return refused, {}
 
 
 def importing(config: TrainConfig, imports: tuple[str, ...]) -> TrainConfig:

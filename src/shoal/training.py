@@ -133,7 +133,7 @@ def _train(
         check_environment(trusted, env, named, f"shoal train --resume {resume}", "go on with it", training=True)
         config = importing(config, imports)
         said += check_changes(before, config, reshard)
-        check_used(config, env, before)
+        said += check_used(config, env, before)
     else:
         if reshard:
             raise ValueError(RESHARD_ALONE)
@@ -141,7 +141,7 @@ def _train(
         check_new(config)
         config = importing(config.replace(callbacks=(*config.callbacks, *places)), imports)
         env = None if isinstance(env, str) else env
-        check_used(config, env)
+        said += check_used(config, env)
     check_evaluable(config, env, evaluate_env)
     hooks = Callbacks([*map(load_callback, config.callbacks), *(one for one in callbacks if not isinstance(one, str))])
     if network is not None and resume is None:

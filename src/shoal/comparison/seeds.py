@@ -100,7 +100,8 @@ def train_seeds(
         raise ValueError(f"expected --seeds of at least 2, got {seeds}: one training has --seed")
     check_parallel(parallel)
     import_all(imports)
-    check_used(config)
+    for line in check_used(config):
+        say(line)
     made, _ = environment(config.task, parse_env_kwargs(config.env_kwargs))
     if isinstance(made, str):
         find_spec(made)  # an id that does not exist is told at once, not by a worker

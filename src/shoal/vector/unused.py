@@ -10,7 +10,8 @@ from shoal.config import VectorConfig
 from shoal.core.protocols import Batched
 from shoal.vector.foreign import is_compiled
 
-_OF_PROCESSES = ("workers", "start_method", "step_timeout", "build_timeout")
+_CARE = ("start_method", "step_timeout", "build_timeout")  # how processes are looked after: no more than a precaution
+_OF_PROCESSES = ("workers", *_CARE)
 
 
 def steps_at_once(env: Any) -> bool:
@@ -31,7 +32,7 @@ def unused(vector: VectorConfig, at_once: bool, name: str) -> dict[str, str]:
     """The options that mean nothing beside the others: why, and what to do. `name` is the environment's.
 
     >>> sorted(unused(VectorConfig(backend="serial"), False, "CartPole-v1"))[:2]
-    ['build_timeout', 'env_threads']
+    ['env_threads', 'max_restarts']
     """
     found: dict[str, str] = {}
     if at_once:
@@ -44,8 +45,10 @@ def unused(vector: VectorConfig, at_once: bool, name: str) -> dict[str, str]:
             "more cores)"
         )
     if vector.backend == "serial" and not at_once:
-        here = "is for environments in worker processes, and with --backend serial they step in this one"
-        found |= dict.fromkeys(_OF_PROCESSES, f"{here}: leave it out, or take --backend process")
+        found["workers"] = (
+            "is for environments in worker processes, and with --backend serial they step in this one: leave it out, "
+            "or take --backend process"
+        )
         if vector.slices == "ready":
             found["slices"] = (
                 "acts for each worker as soon as it is done, and --backend serial has none: leave it out, or take "
@@ -59,3 +62,13 @@ def unused(vector: VectorConfig, at_once: bool, name: str) -> dict[str, str]:
         counted = "is for --on-fault restart, without which the first fault ends the run: add that, or leave it out"
         found |= dict.fromkeys(("max_restarts", "restart_window"), counted)
     return found
+
+
+def needless(vector: VectorConfig, at_once: bool) -> dict[str, str]:
+    """The options that mean nothing either and do no harm, such as a limit that nothing is held to: why.
+
+    >>> sorted(needless(VectorConfig(backend="serial"), at_once=False))
+    ['build_timeout', 'start_method', 'step_timeout']
+    """
+    why = "is without effect: with --backend serial environments step in this process"
+    return dict.fromkeys(_CARE, why) if vector.backend == "serial" and not at_once else {}
