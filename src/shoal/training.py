@@ -31,6 +31,7 @@ from shoal.origin import begin_with, find_origin
 from shoal.report import write_report
 from shoal.runs import best
 from shoal.runs.folder import Run
+from shoal.runs.kinds import open_training
 from shoal.runs.manifest import CheckpointError
 from shoal.runs.trackers import own_places
 from shoal.runs.usage import Clock
@@ -124,7 +125,7 @@ def _train(
     if config is not None and options:
         raise ValueError(f"expected config= or options, got both ({', '.join(options)}): use config.replace(...)")
     if resume is not None:
-        run = Run.open(resume, Path(options.pop("runs_dir", "runs")))
+        run = open_training(resume, Path(options.pop("runs_dir", "runs")))
         before: TrainConfig = from_dict(run.config)
         config = config or with_options(before, options)
         config = config.replace(callbacks=places or config.callbacks)

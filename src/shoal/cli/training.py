@@ -158,14 +158,14 @@ def _with_flags(args: list[str], default: Any, options: type[Any]) -> Any:
 
 def _resumed(resume: str, args: list[str], reshard: bool, imports: list[str]) -> Any:
     from shoal.config import TrainConfig, from_dict
-    from shoal.runs.folder import Run
+    from shoal.runs.kinds import open_training
     from shoal.tasks.presets import without_budget
 
     callbacks, args = take_all(args, "--callback")
     trackers = _own_trackers(args)
     find_here([*imports, *callbacks, *trackers])
     root, _ = take(args, "--runs-dir")
-    run = Run.open(resume, Path(root or "runs"))
+    run = open_training(resume, Path(root or "runs"))
     before = from_dict(run.config)
     config = without_budget(before) if gives_budget(args) else before
     config = parse(TrainConfig, args, "shoal train --resume RUN", config, about=_ABOUT, extra=_EXTRA)

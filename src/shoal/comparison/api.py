@@ -23,6 +23,7 @@ from shoal.comparison.words import data_of, lines_of
 from shoal.config import TrainConfig
 from shoal.runs import jsonl
 from shoal.runs.folder import Run
+from shoal.runs.kinds import kind_of, told_for
 from shoal.starting import without_unused
 from shoal.tasks.presets import config_for
 from shoal.vector.foreign import import_all
@@ -206,8 +207,8 @@ def compare_existing(
         raise ValueError("--report is for a comparison: shoal compare COMPARISON --report")
     runs = [run for one in opened for run in _runs_of(one)]
     for run in runs:
-        if "task" not in run.config:
-            raise ValueError(f"{run.path}: expected the folder of a training run, got that of a search or comparison")
+        if kind_of(run) != "training":
+            raise ValueError(told_for(run, "training"))
     if len(runs) < 2:
         raise ValueError("expected two runs or more, a comparison, or a task with --vary: shoal compare --help")
     tasks = {run.config["task"] for run in runs}

@@ -23,6 +23,7 @@ from shoal.runs.charts import Line, chart
 from shoal.runs.curves import on_one_axis
 from shoal.runs.disk import replace_atomically
 from shoal.runs.folder import Run, shown_path
+from shoal.runs.kinds import told_for
 from shoal.runs.page import Card, Part, number, page, table, text
 from shoal.runs.words import decimals, figure
 from shoal.starting import check_used
@@ -122,7 +123,7 @@ def go_on_with(
     check_parallel(parallel)
     run = Run.open(folder, Path(runs_dir))
     if not is_of_seeds(run):
-        raise ValueError(f"{run.path}: expected the folder of `shoal train TASK --seeds N`, got another one")
+        raise ValueError(told_for(run, "seeds"))
     found = ComparisonFolder(run)
     check_named(found, imports, "shoal train --resume")
     return _finish(found, parallel, say)
