@@ -1,6 +1,7 @@
-"""Measured on this machine, peers side by side: python -m benchmarks vector|ppo|cage2|faults|rides|study|search|all
+"""Measured on this machine, peers side by side: python -m benchmarks GROUP [GROUP ...], or all
 
     python -m benchmarks ppo                     a table; figures that take hours are read from benchmarks/results
+    python -m benchmarks vector ppo cage2 rides  several groups, in this order
     python -m benchmarks ppo --json              {"results": [{"name", "value", "unit", "target", "met", ...}]}
     python -m benchmarks ppo --full              what takes hours is made again too
     python -m benchmarks rides --instances DIR   DIR holds Li and Lim's lc101.txt, lc201.txt, lr101.txt, lr201.txt
@@ -83,19 +84,21 @@ GROUPS = {
 
 
 def run(
-    group: str,
-    *,
+    *groups: str,
     full: bool = False,
     instances: str | None = None,
     store: bool = False,
     say: Say = lambda text: None,
 ) -> Iterator[Row]:
-    """The rows of a group or of `all`, figure by figure; `say` hears of each measurement as it is made."""
-    if group not in GROUPS and group != "all":
-        raise ValueError(f"expected a group of {', '.join(GROUPS)} or all, got {group!r}")
+    """The rows of groups or of `all`, figure by figure; `say` hears of each measurement as it is made."""
+    unknown = [group for group in groups if group not in GROUPS and group != "all"]
+    if unknown or not groups:
+        got = ", ".join(map(repr, unknown)) or "none"
+        raise ValueError(f"expected groups of {', '.join(GROUPS)} or all, got {got}")
+    asked = list(GROUPS) if "all" in groups else list(dict.fromkeys(groups))
     if instances is not None:
-        if group not in ("rides", "all"):
-            raise ValueError(f"--instances is for the group rides, got it with {group}")
+        if "rides" not in asked:
+            raise ValueError(f"--instances is for the group rides, got it with {' '.join(asked)}")
         if not Path(instances).is_dir():
             raise ValueError(f"expected --instances as a folder with lc101.txt and others, got {instances}")
     if store and full:
@@ -106,7 +109,7 @@ def run(
     if store:
         stored.require_clean()
     say(load_warning())
-    return _rows(list(GROUPS) if group == "all" else [group], full, instances, store, say)
+    return _rows(asked, full, instances, store, say)
 
 
 def _rows(groups: Sequence[str], full: bool, instances: str | None, store: bool, say: Say) -> Iterator[Row]:
@@ -142,11 +145,11 @@ def load_warning() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print a group's table, or its JSON; 1 if something could not be measured, 2 if it was asked for wrongly."""
+    """Print the groups' table, or its JSON; 1 if something could not be measured, 2 if it was asked for wrongly."""
     parser = argparse.ArgumentParser(
         "python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("group", help=f"{', '.join(GROUPS)} or all")
+    parser.add_argument("groups", nargs="+", metavar="GROUP", help=f"{', '.join(GROUPS)} or all")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--full", action="store_true", help="make again what takes hours")
     parser.add_argument("--instances", metavar="DIR", help="rides: folder of Li and Lim's instance files")
@@ -158,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         found = []
-        for row in run(given.group, full=given.full, instances=given.instances, store=given.store, say=say):
+        for row in run(*given.groups, full=given.full, instances=given.instances, store=given.store, say=say):
             found.append(row)
             if not given.json:
                 print(row, flush=True)

@@ -57,6 +57,19 @@ def test_no_environment_is_asked_for_an_attribute_by_its_name() -> None:
     assert [one for one in found if one[0] not in ASKED_BY_NAME and "'__name__'" not in one[1]] == []
 
 
+def test_no_domain_of_a_search_is_asked_for_an_attribute_by_its_name() -> None:
+    """What a domain may have beside its pulls has a default in search/domain.py:Domain."""
+    found = []
+    for path in SRC.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args):
+                continue
+            asked = ast.unparse(node.args[0])
+            if node.func.id in ("hasattr", "getattr") and re.search(r"(^|[._])(domain|brought)(_class\(.*\))?$", asked):
+                found.append(f"{path.relative_to(SRC)}: {ast.unparse(node)}")
+    assert found == []
+
+
 def test_few_errors_of_types_are_silenced() -> None:
     """Below 20; most are of torch, Gymnasium and the overridden functions of compiled environments."""
     assert sum(path.read_text().count("type: " + "ignore") for path in SRC.rglob("*.py")) < 20

@@ -11,12 +11,14 @@ import datetime
 import hashlib
 import json
 import os
+import re
+import statistics
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.harness.rows import Row
 from shoal.runs import provenance
@@ -119,6 +121,51 @@ def as_stored(rows: Sequence[Row], result: dict[str, Any]) -> list[Row]:
     commits = {run["commit"] for run in result.get("runs", []) if run.get("commit")} or {result["commit"]}
     commit = ", ".join(sorted(filter(None, commits))) or None
     return [replace(row, measured="stored", commit=commit, date=result["date"]) for row in rows]
+
+
+class CpuShare(NamedTuple):
+    """CPU-seconds of some runs over those of others, by medians; of so many of each."""
+
+    value: float | None  # None: no processor has run both
+    ours: int
+    theirs: int
+    note: str
+
+
+def cpu_share(ours: Sequence[dict[str, Any]], theirs: Sequence[dict[str, Any]], whose: str = "SB3") -> CpuShare:
+    """Runs of one processor only: another one's seconds are other seconds. Where several have run both, the one with
+    the most pairs counts.
+
+    >>> slow, fast = {"machine": "2-core VM, a", "cpu_s": 9.0}, {"machine": "2-core VM, b", "cpu_s": 3.0}
+    >>> cpu_share([slow], [fast]).value is None, cpu_share([slow, fast], [fast]).value
+    (True, 1.0)
+    """
+
+    def on(runs: Sequence[dict[str, Any]], processor: str) -> list[float]:
+        return [run["cpu_s"] for run in runs if processor_of(run) == processor]
+
+    if not ours or not theirs:
+        return CpuShare(None, len(ours), len(theirs), f"{len(ours)} seeds of shoal, {len(theirs)} of {whose}")
+    both = sorted({processor_of(run) for run in ours} & {processor_of(run) for run in theirs})
+    if not both:
+        ran = " and ".join(
+            f"{who} ran on {', '.join(sorted({run['machine'] for run in runs}))}"
+            for who, runs in (("shoal", ours), (whose, theirs))
+        )
+        return CpuShare(None, 0, 0, f"no machine has run seeds of both: {ran}")
+    best = max(both, key=lambda one: min(len(on(ours, one)), len(on(theirs, one))))
+    a, b = on(ours, best), on(theirs, best)
+    note = f"{len(a)} seeds of shoal, {len(b)} of {whose}" + (", on one kind of machine" if len(both) > 1 else "")
+    return CpuShare(statistics.median(a) / statistics.median(b), len(a), len(b), note)
+
+
+def processor_of(run: dict[str, Any]) -> str:
+    """A run's machine without the number of its cores, which differs by pinning alone.
+
+    >>> processor_of({"machine": "1-core VM, AMD EPYC"}) == processor_of({"machine": "2-core VM, AMD EPYC"})
+    True
+    """
+    return re.sub(r"^\d+-core ", "", str(run["machine"]))
 
 
 # Options that came after the first stored results and that no result depends on.

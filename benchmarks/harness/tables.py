@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks.harness.figures import Results, cells, number, target_of, value_of
+from benchmarks.harness.stored import cpu_share
 from benchmarks.study import tables as study
 
 NONE = "not measured"
@@ -19,9 +20,12 @@ def learned_without_options(results: Results) -> str:
     rows = {row.name: row for row in results.rows("default_learning")}
     runs: list[dict[str, Any]] = results.data("default_learning")["runs"]
 
-    def each(who: str, task: str, key: str) -> list[float]:
+    def of(who: str, task: str) -> list[dict[str, Any]]:
         found = [run for run in runs if run["who"] == who and run["task"] == task]
-        return [run[key] for run in sorted(found, key=lambda run: int(run["seed"]))]
+        return sorted(found, key=lambda run: int(run["seed"]))
+
+    def each(who: str, task: str, key: str) -> list[float]:
+        return [run[key] for run in of(who, task)]
 
     titles = {name.partition(",")[0]: name for name in rows if ", no flags, " in name}
     returns = [cells("environment", "return", "target", "each seed", "SB3, each seed"), "|---|---|---|---|---|"]
@@ -39,11 +43,13 @@ def learned_without_options(results: Results) -> str:
         returns.append(cells(task, mean, target_of(row), _listed(ours, digits), _listed(theirs, digits)))
         ours_s, theirs_s = each("shoal", task, "cpu_s"), each("sb3", task, "cpu_s")
         if ours_s and theirs_s:
+            share = cpu_share(of("shoal", task), of("sb3", task))
             ratio = replace(
                 next(row for name, row in rows.items() if name.startswith(f"{task}: CPU-seconds")),
-                value=statistics.median(ours_s) / statistics.median(theirs_s), note="",
+                value=share.value, note=share.note if share.value is None else "",
             )  # fmt: skip
-            few = "" if min(len(ours_s), len(theirs_s)) >= wanted else f" ({len(ours_s)} and {len(theirs_s)} seeds)"
+            fewer = share.value is not None and min(share.ours, share.theirs) < wanted
+            few = f" ({share.ours} and {share.theirs} seeds)" if fewer else ""
             told = value_of(ratio, 2) + few, target_of(ratio)
         else:
             told = "", ""

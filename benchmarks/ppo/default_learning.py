@@ -1,9 +1,10 @@
 """What `shoal train ID --steps 1000000` learns with no other flag, beside SB3 with the Zoo's settings; three seeds.
 
-    python -m benchmarks.ppo.default_learning [shoal] [sb3] [--store]
+    python -m benchmarks.ppo.default_learning [shoal] [sb3] [--tasks ID ...] [--seeds N ...] [--again] [--store]
 
 With --store it learns what is wanting, stores after every seed and goes on where it was stopped; what was learnt with
-other settings is learnt again. Without, it shows what is stored.
+other settings is learnt again, and with --again all that is asked for, on another machine say: CPU-seconds are only
+compared between runs of one processor. Without --store, it shows what is stored.
 """
 
 from __future__ import annotations
@@ -80,22 +81,31 @@ def missing(
     who: Iterable[str],
     say: Callable[[str], None],
     keep: Callable[[dict[str, Any]], None] = lambda run: None,
+    *,
+    tasks: Sequence[str] = tuple(TARGETS),
+    seeds: Sequence[int] = SEEDS,
+    again: bool = False,
 ) -> list[dict[str, Any]]:
-    """`runs` and those still wanting, learnt now; `keep` is handed each when it is done."""
+    """`runs` and those of `tasks` and `seeds` still wanting (`again`: all of them), learnt now; `keep` is handed each
+    when it is done."""
     found = current(runs)
-    done = {(run["who"], run["task"], run["seed"]) for run in found}
-    for seed in SEEDS:  # seed by seed over all tasks, so that an early stop leaves something of each
+    done = set() if again else {key(run) for run in found}
+    for seed in seeds:  # seed by seed over all tasks, so that an early stop leaves something of each
         for learner in who:
-            for task in TARGETS if learner == "shoal" else ZOO:
+            for task in tasks if learner == "shoal" else [task for task in tasks if task in ZOO]:
                 if (learner, task, seed) in done:
                     continue
-                found.append(
-                    in_fresh_process(f"benchmarks.ppo.default_learning:{learner}", _RUN_S, task=task, seed=seed)
-                )
-                say(f"{learner}, {task}, seed {seed}: {found[-1]['mean']:.2f} greedy, {found[-1]['sampled']:.2f} "
-                    f"sampled, {found[-1]['cpu_s']:.0f} CPU-s")  # fmt: skip
-                keep(found[-1])
+                run = in_fresh_process(f"benchmarks.ppo.default_learning:{learner}", _RUN_S, task=task, seed=seed)
+                found = [*(one for one in found if key(one) != key(run)), run]
+                say(f"{learner}, {task}, seed {seed}: {run['mean']:.2f} greedy, {run['sampled']:.2f} "
+                    f"sampled, {run['cpu_s']:.0f} CPU-s")  # fmt: skip
+                keep(run)
     return found
+
+
+def key(run: dict[str, Any]) -> tuple[str, str, int]:
+    """One run each of who, task and seed is kept."""
+    return run["who"], run["task"], run["seed"]
 
 
 def current(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -195,30 +205,36 @@ def summarise(runs: Sequence[dict[str, Any]]) -> list[Row]:
         title = f"{task}, no flags, {STEPS:,} steps: greedy held-out return, mean of {len(SEEDS)} seeds"
         found.append(Row(title, mean, "return", target, note=note, detail=detail, seeds=list(ours)))
         if ours and theirs:
-            share = statistics.median(run["cpu_s"] for run in ours.values()) / statistics.median(
-                run["cpu_s"] for run in theirs.values()
-            )
+            share = stored.cpu_share(list(ours.values()), list(theirs.values()))
             name = f"{task}: CPU-seconds over those of SB3 with the Zoo's settings, medians"
-            note = f"{len(ours)} seeds of shoal, {len(theirs)} of SB3"
-            found.append(Row(name, share, "x", CPU_SHARE, "lower", note=note))
+            found.append(Row(name, share.value, "x", CPU_SHARE, "lower", note=share.note))
     return found
 
 
 def keep(run: dict[str, Any]) -> None:
-    """Into what is stored now, so that two of these may run beside each other."""
-    runs = [*stored.runs(NAME), run]
+    """Into what is stored now, in place of the same seed's before; two of these may run beside each other."""
+    runs = [*(one for one in stored.runs(NAME) if key(one) != key(run)), run]
     stored.write(NAME, f"python -m {PLACE} --store", summarise(current(runs)), runs=runs)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = stored.arguments(__doc__)
     parser.add_argument("who", nargs="*", help="shoal, sb3 or both, which is the default")
-    given = parser.parse_args()
+    parser.add_argument("--tasks", nargs="+", choices=TARGETS, metavar="ID", help="those to learn; default: all")
+    parser.add_argument("--seeds", nargs="+", type=int, choices=SEEDS, metavar="N", help=f"of {SEEDS}; default: all")
+    parser.add_argument("--again", action="store_true", help="learn also what is stored, and replace it")
+    given = parser.parse_args(arguments)
     if unknown := set(given.who) - {"shoal", "sb3"}:
         parser.error(f"expected shoal or sb3, got {', '.join(sorted(unknown))}")
+    if not given.store and (given.tasks or given.seeds or given.again):
+        parser.error("--tasks, --seeds and --again say what to learn: expected --store with them")
+    if given.who == ["sb3"] and given.tasks and not set(given.tasks) & set(ZOO):
+        parser.error(f"expected for sb3 tasks of {', '.join(ZOO)}, got {', '.join(given.tasks)}")
     if stored.storing(given):
-        before = stored.runs(NAME)
-        missing(before, given.who or ("shoal", "sb3"), stored.print_line, keep)
+        missing(
+            stored.runs(NAME), given.who or ("shoal", "sb3"), stored.print_line, keep,
+            tasks=given.tasks or tuple(TARGETS), seeds=given.seeds or SEEDS, again=given.again,
+        )  # fmt: skip
     stored.show(rows(stored.print_line))
 
 

@@ -243,11 +243,8 @@ def summarise(runs: Sequence[dict[str, Any]]) -> list[Row]:
     more = {"shoal": detail(ours), "sb3": detail(theirs), "random": detail(chance)}
     found.append(Row(title, mean_of(ours), "return", luck, note=note, detail=more, seeds=[run["seed"] for run in ours]))
     whole = [run for run in ours if run["whole"]]
-    share = None
-    if whole and theirs:
-        share = statistics.median(run["cpu_s"] for run in whole) / statistics.median(run["cpu_s"] for run in theirs)
-    note = f"{len(whole)} seeds of shoal, {len(theirs)} of SB3"
-    found.append(Row(f"{PONG}: CPU-seconds over those of SB3 at as many steps", share, "x", None, "lower", note=note))
+    name, share = f"{PONG}: CPU-seconds over those of SB3 at as many steps", stored.cpu_share(whole, theirs)
+    found.append(Row(name, share.value, "x", None, "lower", note=share.note))
     return found
 
 

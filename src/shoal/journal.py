@@ -66,7 +66,7 @@ class Journal(Callback):
         self._start = time.perf_counter() - learner.elapsed_s
         self._epoch_start, self._cpu_start = time.perf_counter(), time.process_time()
         self._folder = self.run.snapshot()
-        if self.config.vector.slices == "ready":
+        if learner.parts.by_readiness:
             self.inexact("batches form in the order in which workers finish (--slices ready)")
 
     def on_start(self, training: Training) -> None:

@@ -14,6 +14,7 @@ from shoal.learn.weights import by_part, load_weights
 from shoal.runs import best, checkpoint, manifest
 from shoal.runs.checkpoint import Checkpoint, CheckpointError
 from shoal.runs.folder import Run
+from shoal.runs.kinds import open_training
 
 # Options that decide what the weights mean. Shapes would not tell: a tanh layer is as large as a relu layer.
 _ARCHITECTURE = ("hidden", "activation", "network", "encoder")
@@ -48,9 +49,7 @@ def find_origin(config: TrainConfig) -> Origin | None:
         if config.init_checkpoint:
             raise ValueError("--init-checkpoint says which checkpoint of --init-from RUN to begin with: add that")
         return None
-    run = Run.open(config.init_from, Path(config.run.runs_dir))
-    if "task" not in run.config:
-        raise ValueError(f"--init-from {config.init_from}: expected the folder of one training, got another kind")
+    run = open_training(config.init_from, Path(config.run.runs_dir))
     theirs: TrainConfig = from_dict(run.config)
     try:
         epoch, chosen = best.chosen(run, config.init_checkpoint or None)

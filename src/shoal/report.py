@@ -12,6 +12,7 @@ from shoal.runs.charts import Line, chart
 from shoal.runs.clips import clips
 from shoal.runs.disk import read_json, replace_atomically
 from shoal.runs.folder import Run
+from shoal.runs.kinds import TRAINING, kind_of, told_for
 from shoal.runs.meanings import MEANINGS
 from shoal.runs.page import Card, Part, Section, between, number, page, pairs, table, text
 from shoal.runs.spent import bar, spent
@@ -40,13 +41,8 @@ _MOST_INFOS = 8  # columns, and curves
 def write_report(run: str | Path | Run, *, runs_dir: str | Path = "runs") -> Path:
     """Write `report.html` of a training run; returns the page's path."""
     folder = run if isinstance(run, Run) else Run.open(run, Path(runs_dir))
-    if "task" not in folder.config:
-        kind = (
-            "a search, whose page shoal.search.sections writes"
-            if "search" in folder.config
-            else "neither run nor search"
-        )
-        raise ValueError(f"{folder.path}: expected the folder of a training run, got {kind}")
+    if kind_of(folder) != TRAINING:
+        raise ValueError(told_for(folder, TRAINING))
     path = folder.path / "report.html"
     replace_atomically(path, _page(folder, folder.metrics()).encode())
     return path

@@ -12,8 +12,8 @@ from gymnasium.spaces import Box
 from gymnasium.vector import VectorEnv
 
 from shoal.callbacks import own_trackers
-from shoal.config import FromPython, TrainConfig, to_dict
-from shoal.core.machine import ranks_here
+from shoal.config import FromPython, TrainConfig, group_of, to_dict
+from shoal.core.machine import ranked, ranks_here
 from shoal.core.protocols import TrainingEnv, parts_of
 from shoal.core.spaces import is_numbered
 from shoal.held_out_curve import HeldOutCurve
@@ -24,11 +24,12 @@ from shoal.learn.sizing import check_memory, choose_num_envs, choose_threads
 from shoal.learn.team import ALONE, Team
 from shoal.runs.trackers import check_names, own_places
 from shoal.tasks import Spaces, environment, task_or_default
-from shoal.tasks.presets import BUDGETS, auto_scaled, config_for, config_without_preset, without_budget
+from shoal.tasks.presets import BUDGETS, auto_scaled, config_for, config_without_preset, own_settings, without_budget
 from shoal.tasks.saved import parse_env_kwargs
 from shoal.vector.foreign import import_all, modules_of
 from shoal.vector.make import make_probe, make_vec, name_of, probed_cost_s
 from shoal.vector.preprocess import wrappers_of
+from shoal.vector.unused import needless, slices_used, steps_at_once, unused
 
 
 def new_config(task: str | None, config: TrainConfig | None, env: Any, options: dict[str, Any]) -> TrainConfig:
@@ -57,6 +58,45 @@ def check_new(config: TrainConfig) -> None:
         )
 
 
+def check_used(config: TrainConfig, env: Any = None, before: TrainConfig | None = None) -> list[str]:
+    """Refuse an option that was asked for and would be without effect; lines for those that do no harm. What a resumed
+    run had `before` was not asked for."""
+    refused, told = _unused(config, env, before)
+    for line in refused.values():
+        raise ValueError(line)
+    return list(told.values())
+
+
+def without_unused(config: TrainConfig) -> tuple[TrainConfig, list[str]]:
+    """Of a run that shares its options with others, to some of which they may mean something: without those that mean
+    nothing to it, and lines that say so."""
+    refused, told = _unused(config, None, None)
+    own, found = own_settings(config), refused | told
+    as_own = {name: getattr(getattr(own, group_of(name)), name) for name in found}
+    return config.replace(**as_own), list(found.values())
+
+
+def _unused(config: TrainConfig, env: Any, before: TrainConfig | None) -> tuple[dict[str, str], dict[str, str]]:
+    """Options that were asked for and mean nothing: those to refuse, and those to speak of."""
+    known = [before] if before is not None else [TrainConfig(), own_settings(config)]
+
+    def asked(found: dict[str, str]) -> dict[str, str]:
+        lines = {}
+        for name, why in found.items():
+            value, *others = (getattr(getattr(one, group_of(name)), name) for one in (config, *known))
+            if value not in others:
+                lines[name] = f"--{name.replace('_', '-')} {value} {why}"
+        return lines
+
+    alone = "is for several ranks, and this is one process: leave it out, or use torchrun"
+    refused = {} if ranked() else asked({"rank_timeout": alone})
+    if asked(dict.fromkeys((one.name for one in dataclasses.fields(config.vector)), "")):
+        at_once = steps_at_once(_made_of(config, env)["env"])
+        refused |= asked(unused(config.vector, at_once, config.task))
+        return refused, asked(needless(config.vector, at_once))
+    return refused, {}
+
+
 def importing(config: TrainConfig, imports: tuple[str, ...]) -> TrainConfig:
     import_all(imports)
     known = modules_of(
@@ -72,12 +112,13 @@ def make_envs(
     vector = config.vector
     assert vector.num_envs != "auto"  # settled before
     own = team.own(vector.num_envs)
+    made = _made_of(config, env[own] if isinstance(env, list | tuple) and len(env) > 1 else env)
     return make_vec(
-        **_made_of(config, env[own] if isinstance(env, list | tuple) and len(env) > 1 else env),
+        **made,
         num_envs=own.stop - own.start,
         workers=vector.workers,
         env_threads=vector.env_threads,
-        slices=vector.slices,
+        slices=slices_used(vector, steps_at_once(made["env"])),
         say=say,
     )
 
@@ -144,6 +185,9 @@ def as_saved(config: TrainConfig) -> TrainConfig:
 def with_options(config: TrainConfig, options: dict[str, Any]) -> TrainConfig:
     budget_given = any(options.get(name) is not None for name in BUDGETS)
     return (without_budget(config) if budget_given else config).replace(**options)
+
+
+RESHARD_ALONE = "--reshard is for a run that goes on with another --num-envs: add --resume RUN, or leave it out"
 
 
 def check_changes(before: TrainConfig, after: TrainConfig, reshard: bool) -> list[str]:

@@ -31,14 +31,17 @@ from shoal.origin import begin_with, find_origin
 from shoal.report import write_report
 from shoal.runs import best
 from shoal.runs.folder import Run
+from shoal.runs.kinds import open_training
 from shoal.runs.manifest import CheckpointError
 from shoal.runs.trackers import own_places
 from shoal.runs.usage import Clock
 from shoal.starting import (
+    RESHARD_ALONE,
     as_saved,
     check_changes,
     check_evaluable,
     check_new,
+    check_used,
     importing,
     make_curve,
     make_envs,
@@ -122,7 +125,7 @@ def _train(
     if config is not None and options:
         raise ValueError(f"expected config= or options, got both ({', '.join(options)}): use config.replace(...)")
     if resume is not None:
-        run = Run.open(resume, Path(options.pop("runs_dir", "runs")))
+        run = open_training(resume, Path(options.pop("runs_dir", "runs")))
         before: TrainConfig = from_dict(run.config)
         config = config or with_options(before, options)
         config = config.replace(callbacks=places or config.callbacks)
@@ -131,11 +134,15 @@ def _train(
         check_environment(trusted, env, named, f"shoal train --resume {resume}", "go on with it", training=True)
         config = importing(config, imports)
         said += check_changes(before, config, reshard)
+        said += check_used(config, env, before)
     else:
+        if reshard:
+            raise ValueError(RESHARD_ALONE)
         config = new_config(task, config, env, options)
         check_new(config)
         config = importing(config.replace(callbacks=(*config.callbacks, *places)), imports)
         env = None if isinstance(env, str) else env
+        said += check_used(config, env)
     check_evaluable(config, env, evaluate_env)
     hooks = Callbacks([*map(load_callback, config.callbacks), *(one for one in callbacks if not isinstance(one, str))])
     if network is not None and resume is None:

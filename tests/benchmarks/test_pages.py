@@ -199,6 +199,9 @@ def test_learning_shows_every_seed_and_how_many_are_wanting(repository: Path) ->
     store(repository, "default_learning", rows, runs=runs)
     assert "| Hopper-v5 | 1,250.0 (2 of 3 seeds) | at least 2,000 | 1,000.0, 1,500.0 | 900.0 |" in page(repository)
     assert "| Hopper-v5 | 80, 60 | 100 | 0.70 (2 and 1 seeds) | at most 0.5, not met |" in page(repository)
+    elsewhere = [{**run, "machine": "another"} if run["who"] == "sb3" else run for run in runs]
+    store(repository, "default_learning", rows, runs=elsewhere)
+    assert "| 80, 60 | 100 | not measured (no machine has run seeds of both: shoal ran on " in page(repository)
     store(repository, "default_learning", rows, runs=[*runs, learned("shoal", 203, 1700.0, 50.0)])
     assert "| Hopper-v5 | 1,400.0 | at least 2,000, not met | 1,000.0, 1,500.0, 1,700.0 | 900.0 |" in page(repository)
 

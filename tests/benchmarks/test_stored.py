@@ -81,6 +81,30 @@ def test_a_group_stores_what_it_measured_and_nothing_else(
     assert "without --full" in capsys.readouterr().err
 
 
+def test_several_groups_are_measured_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each once, in the order given; `all` is every group."""
+    measured: list[list[str]] = []
+
+    def rows(groups: list[str], *options: Any) -> list[Row]:
+        measured.append(groups)
+        return [Row(group, 1.0, "x") for group in groups]
+
+    monkeypatch.setattr(bench, "_rows", rows)
+    assert bench.main(["vector", "ppo", "cage2", "vector", "rides", "--json"]) == 0
+    assert [row["name"] for row in json.loads(capsys.readouterr().out)["results"]] == measured[0]
+    assert measured[0] == ["vector", "ppo", "cage2", "rides"]
+    assert bench.main(["ppo", "all"]) == 0
+    assert measured[1] == list(bench.GROUPS)
+    assert bench.main(["ppo", "rydes"]) == 2
+    assert bench.main(["ppo", "vector", "--instances", "."]) == 2
+    said = capsys.readouterr().err
+    assert "got 'rydes'" in said
+    assert "got it with ppo vector" in said
+    assert len(measured) == 2
+
+
 def test_a_figure_that_fails_leaves_the_others(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

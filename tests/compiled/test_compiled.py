@@ -656,7 +656,7 @@ def test_none_in_a_list_of_seeds():
     assert twin.np_random_seed == (9, 2, 8)
 
 
-@pytest.mark.parametrize("options", [{"on_fault": "restart"}, {"slices": "ready"}], ids=str)
+@pytest.mark.parametrize("options", [{"on_fault": "restart"}, {"slices": "ready"}, {"slices": "double"}], ids=str)
 def test_options_that_mean_nothing_are_refused(options):
     """Not ignored: a run would be labelled inexact, or believed to survive (m16)."""
     with pytest.raises(ValueError, match="is compiled"):

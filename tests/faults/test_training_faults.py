@@ -21,9 +21,11 @@ EPOCHS, STEPS, N = 3, 16, 4
 
 def _train(tmp_path: Path, env: Any, backend: str, **options: Any) -> tuple[Any, Path]:
     settings = {
-        "num_envs": N, "epochs": EPOCHS, "rollout_steps": STEPS, "backend": backend, "workers": 2, "hidden": (8,),
+        "num_envs": N, "epochs": EPOCHS, "rollout_steps": STEPS, "backend": backend, "hidden": (8,),
         "runs_dir": str(tmp_path / "runs"), "name": "run", "on_fault": "restart", "step_timeout": 10.0, **options,
     }  # fmt: skip
+    if backend != "serial":
+        settings = {"workers": 2, **settings}
     return train("FaultyTick", env=env, stream=io.StringIO(), **settings), tmp_path / "runs" / "run"
 
 

@@ -30,9 +30,9 @@ class Burning(TickEnv):
 def test_cpu_seconds_include_the_workers(backend: str, tmp_path: Path) -> None:
     """Under the fork server, too, whose workers are not our children."""
     steps = 4 * 32
-    options = {
+    options: dict[str, Any] = {
         "num_envs": 4,
-        "workers": 2,
+        **({} if backend == "serial" else {"workers": 2}),
         "rollout_steps": 16,
         "epochs": 2,
         "start_method": "forkserver",

@@ -14,6 +14,8 @@ from toy_domain import BEST, Toy, config, essence, pulls
 from shoal.runs.folder import Run
 from shoal.runs.lock import Lock
 from shoal.search.bandit.orders import kendall
+from shoal.search.domain import Domain, domain_class
+from shoal.search.gridworld import Gridworld
 from shoal.search.loop import search
 
 
@@ -209,3 +211,32 @@ def test_pull_seeds_do_not_collide() -> None:
     seeds = [derived_seed(seed, number) for seed in range(50) for number in range(50)]
     assert len(set(seeds)) == len(seeds)
     assert np.max(seeds) < 2**31
+
+
+def test_what_a_domain_does_not_say_has_a_default(tmp_path: Path) -> None:
+    """A class derived from Domain need only pull; what else it says is told by the class."""
+    domain = Toy(config(tmp_path))
+    assert (domain.judged, domain.played, domain.look, domain.immaterial) == ("decisions", "", "", ())
+    assert dict(domain.DEFAULTS) == {}
+    assert Domain.prepare(domain, tmp_path, print) is None
+    assert Domain.ranking(domain, tmp_path, print) is None
+    assert not domain.scores_again
+    with pytest.raises(NotImplementedError, match="Toy does not score a policy again"):
+        domain.score_again(0, tmp_path, 0)
+    assert Gridworld(config(tmp_path)).scores_again
+
+
+def test_a_domain_is_one_by_inheritance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class with methods of the same names is none, nor is one without options of its own."""
+
+    class Alike:
+        Options, pull, episode = Toy.Options, Toy.pull, Toy.episode
+
+    class Without(Toy):
+        Options = object
+
+    monkeypatch.setattr("toy_domain.Alike", Alike, raising=False)
+    monkeypatch.setattr("toy_domain.Without", Without, raising=False)
+    for name, said in (("Alike", "which is not"), ("Without", "which has no such Options"), ("Nope", "has no Nope")):
+        with pytest.raises(ValueError, match=rf"expected toy_domain:{name} as a domain, a class derived .*{said}"):
+            domain_class(f"toy_domain:{name}")

@@ -11,7 +11,7 @@ import numpy as np
 
 from shoal.runs.folder import Run
 from shoal.search.bandit.orders import all_ranks, kendall
-from shoal.search.domain import Pull, Ranking, Say
+from shoal.search.domain import Domain, Pull, Ranking, Say
 from shoal.search.folder import Record, SearchFolder
 from shoal.search.options import SearchConfig
 
@@ -31,7 +31,7 @@ class ToyOptions:
     """An item whose pull raises."""
 
 
-class Toy:
+class Toy(Domain):
     """A pull remembers in its weights what it started from, so a wrong start would change the scores that follow."""
 
     Options = ToyOptions

@@ -27,6 +27,7 @@ BACKENDS = {
     "process": {"backend": "process", "workers": 2},
     "split": {"backend": "split", "workers": 2},
 }
+OPTIONS = {**BACKENDS, "ray": {"backend": "ray", "workers": 2}}  # asked in tests/cluster/test_ray_gymnasium.py
 MODES = ["same_step", "next_step"]
 each_backend = pytest.mark.parametrize("backend", BACKENDS)
 each_mode = pytest.mark.parametrize("mode", MODES)
@@ -34,7 +35,7 @@ each_mode = pytest.mark.parametrize("mode", MODES)
 
 def make(env: Any, num_envs: int, backend: str, mode: str = "same_step", **options: Any) -> Any:
     """A batch on a backend."""
-    return make_vec(env, num_envs, autoreset_mode=mode, **BACKENDS[backend], **options)
+    return make_vec(env, num_envs, autoreset_mode=mode, **OPTIONS[backend], **options)
 
 
 class Count(gym.Env[Any, Any]):
@@ -421,14 +422,61 @@ def test_wrappers_give_what_they_give_around_gymnasium(name: str, backend: str) 
         assert not got.step(np.ones(3, int))[1].any() or name == "NormalizeReward"
 
 
-def test_wrappers_around_a_compiled_batch() -> None:
-    """The same wrappers run there."""
-    for wrap in (OF_FLOATS[name] for name in ("NormalizeObservation", "RecordEpisodeStatistics", "FlattenObservation")):
-        with closing(wrap(make_vec(CartPole(), 3, autoreset_mode="next_step"))) as envs:
-            envs.reset(seed=0)
-            for _ in range(30):
-                obs, *_ = envs.step(np.zeros(3, int))
+# CartPole's bounds are not finite: there is nothing to rescale by.
+AROUND_COMPILED = [name for name in OF_FLOATS if name != "RescaleObservation"]
+
+
+def as_wrapped(name: str, got: tuple[Any, Any, Any], bare: Any) -> bool:
+    """Whether (observations, rewards, infos) are what a wrapper makes of a step, where that is a line to say."""
+    obs, rewards, infos = got
+    expected = {
+        "TransformObservation": lambda: np.array_equal(obs, bare[0] * 2),
+        "ReshapeObservation": lambda: np.array_equal(obs[:, 0], bare[0]),
+        "DtypeObservation": lambda: obs.dtype == np.float64 and np.array_equal(obs, bare[0]),
+        "TransformReward": lambda: np.array_equal(rewards, bare[1] * 2),
+        "ClipReward": lambda: rewards.max() <= 0.5,
+        "DictInfoToList": lambda: isinstance(infos, list) and len(infos) == 3,
+    }
+    return bool(expected.get(name, lambda: True)())
+
+
+@pytest.mark.parametrize("name", AROUND_COMPILED)
+def test_wrappers_around_a_compiled_batch(name: str) -> None:
+    """Wrapped, a compiled batch goes the way that the same batch goes without, as the wrapper has it."""
+    wrap = OF_FLOATS[name]
+    with (
+        closing(wrap(make_vec(CartPole(), 3, autoreset_mode="next_step"))) as envs,
+        closing(make_vec(CartPole(), 3, autoreset_mode="next_step")) as plain,
+    ):
+        first, _ = envs.reset(seed=0)
+        plain.reset(seed=0)
+        assert first in envs.observation_space
+        ends = 0
+        for _ in range(30):
+            obs, rewards, terminated, truncated, infos = envs.step(np.zeros(3, int))
+            bare = plain.step(np.zeros(3, int))
             assert np.isfinite(obs).all()
+            assert obs.shape == envs.observation_space.shape
+            assert np.array_equal(terminated, bare[2])
+            assert np.array_equal(truncated, bare[3])
+            ends += int(terminated.sum())
+            assert as_wrapped(name, (obs, rewards, infos), bare)
+        assert ends > 3
+
+
+@pytest.mark.parametrize("name", ["FilterObservation", "FlattenObservation"])
+def test_wrappers_of_dicts_around_a_compiled_batch(name: str) -> None:
+    """GridWorld has a mask beside its observation."""
+    batch = make_vec("shoal/GridWorld-v0", 3, autoreset_mode="next_step")
+    parts = dict(batch.single_observation_space.spaces)
+    kept = next(part for part in parts if part != "action_mask")
+    filtered = name == "FilterObservation"
+    wrapped = wrappers.FilterObservation(batch, [kept]) if filtered else wrappers.FlattenObservation(batch)
+    with closing(wrapped) as envs:
+        obs, _ = envs.reset(seed=0)
+        assert list(obs) == [kept] if filtered else obs.shape == (3, sum(map(gym.spaces.flatdim, parts.values())))
+        obs, *_ = envs.step(np.ones(3, int))
+        assert obs in envs.observation_space
 
 
 @each_backend

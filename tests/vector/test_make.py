@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from shoal.compiled.vector import CompiledVectorEnv
+from shoal.core.protocols import parts_of
 from shoal.testing.faults import TickEnv
 from shoal.vector.make import make_vec
 from shoal.vector.serial import SerialVectorEnv
@@ -132,3 +134,13 @@ def test_slices_of_serial() -> None:
     env: Any = make_vec(TickEnv, 4, backend="serial", slices="double")
     assert len(env.slices) == 2
     assert np.array_equal(env.reset(seed=0)[0], make_vec(TickEnv, 4, backend="serial").reset(seed=0)[0])
+
+
+def test_slices_that_serial_cannot_have() -> None:
+    """`ready` is refused; where --backend auto ends in this process, it says that they are without effect."""
+    with pytest.raises(ValueError, match="--backend serial steps one after the other: expected --slices lockstep"):
+        make_vec(TickEnv, 4, backend="serial", slices="ready")
+    said: list[str] = []
+    with closing(make_vec(TickEnv, 4, workers=1, slices="ready", say=said.append)) as envs:
+        assert not parts_of(envs).by_readiness
+    assert "--slices ready is without effect" in said[-1]

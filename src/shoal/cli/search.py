@@ -99,5 +99,5 @@ def _say_what_was_found(found: Any, domain: str) -> None:
         print(f"         (would try first: {summary.next_pick})")
     if found.policy is not None:
         print(f"next     {next_commands(found.policy)[0]}")
-        if look := getattr(domain_class(domain), "look", ""):
+        if look := domain_class(domain).look:
             print(f"         {look} {found.policy}")

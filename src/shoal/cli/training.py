@@ -55,7 +55,12 @@ def train(args: list[str], as_json: bool) -> int:
     reshard, args = switch(args, "--reshard")
     imports, args = take_all(args, "--import")
     args = named(args, "--task")
-    if (code := several(args, imports, resume, as_json)) is not None:
+    if reshard and resume is None and not {"-h", "--help"} & set(args):
+        from shoal.starting import RESHARD_ALONE
+
+        raise ValueError(RESHARD_ALONE)
+    beside = [*args, "--reshard"] if reshard else args
+    if (code := several(beside, imports, resume, as_json)) is not None:
         return code
     try:
         result = _new(args, imports) if resume is None else _resumed(resume, args, reshard, imports)
@@ -154,14 +159,14 @@ def _with_flags(args: list[str], default: Any, options: type[Any]) -> Any:
 
 def _resumed(resume: str, args: list[str], reshard: bool, imports: list[str]) -> Any:
     from shoal.config import TrainConfig, from_dict
-    from shoal.runs.folder import Run
+    from shoal.runs.kinds import open_training
     from shoal.tasks.presets import without_budget
 
     callbacks, args = take_all(args, "--callback")
     trackers = _own_trackers(args)
     find_here([*imports, *callbacks, *trackers])
     root, _ = take(args, "--runs-dir")
-    run = Run.open(resume, Path(root or "runs"))
+    run = open_training(resume, Path(root or "runs"))
     before = from_dict(run.config)
     _refuse_own_flags(before, args)
     config = without_budget(before) if gives_budget(args) else before

@@ -23,7 +23,10 @@ from shoal.comparison.words import data_of, lines_of
 from shoal.config import TrainConfig
 from shoal.runs import jsonl
 from shoal.runs.folder import Run
+from shoal.runs.kinds import kind_of, told_for
+from shoal.starting import without_unused
 from shoal.tasks.presets import config_for
+from shoal.vector.foreign import import_all
 
 Say = Callable[[str], None]
 
@@ -114,7 +117,8 @@ def begin(
     if len({json.dumps(repr(config)) for _, config in configs}) < len(configs):
         raise ValueError(f"expected arms that differ, got some twice: {', '.join(arm for arm, _ in configs)}")
     check_parallel(parallel)
-    configs = [(arm, one_thread(config)) for arm, config in configs]
+    import_all(imports)
+    configs = [(arm, _of_use(arm, one_thread(config), say)) for arm, config in configs]
     speeds = speeds_of(configs, imports, say) if "wall" in ways else {}
     plan = Plan(
         task=task, arms=tuple(arms_of(configs, ways, speeds)), seeds=seeds, seed=seed, held_out=held_out, match=match,
@@ -124,6 +128,14 @@ def begin(
         say(warning)
     folder = ComparisonFolder.create(plan, runs_dir, name, command or "python: shoal.compare, " + shlex.join(sys.argv))
     return finish(folder, parallel, say)
+
+
+def _of_use(arm: str, config: TrainConfig, say: Say) -> TrainConfig:
+    """An arm without the options that mean something to others alone: --workers, where the backend varies."""
+    config, told = without_unused(config)
+    for line in told:
+        say(f"{arm}: {line}")
+    return config
 
 
 def finish(folder: ComparisonFolder, parallel: int | None, say: Say) -> Comparison:
@@ -195,8 +207,8 @@ def compare_existing(
         raise ValueError("--report is for a comparison: shoal compare COMPARISON --report")
     runs = [run for one in opened for run in _runs_of(one)]
     for run in runs:
-        if "task" not in run.config:
-            raise ValueError(f"{run.path}: expected the folder of a training run, got that of a search or comparison")
+        if kind_of(run) != "training":
+            raise ValueError(told_for(run, "training"))
     if len(runs) < 2:
         raise ValueError("expected two runs or more, a comparison, or a task with --vary: shoal compare --help")
     tasks = {run.config["task"] for run in runs}

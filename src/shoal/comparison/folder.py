@@ -10,6 +10,7 @@ from shoal.comparison.facts import RunFacts, read_facts
 from shoal.comparison.plan import Plan
 from shoal.runs.disk import replace_atomically, to_json
 from shoal.runs.folder import Run
+from shoal.runs.kinds import told_for
 
 SUMMARY = "summary.json"
 COMPARISON, SEEDS = "comparison", "seeds"  # in config.json: what the folder is, with its plan
@@ -78,7 +79,7 @@ class ComparisonFolder:
         """An existing one, by name or path."""
         run = Run.open(path_or_name, root)
         if not is_comparison(run):
-            raise ValueError(f"{run.path}: expected the folder of a comparison, got another run's")
+            raise ValueError(told_for(run, "comparison"))
         return ComparisonFolder(run)
 
     def has_begun(self) -> bool:

@@ -23,8 +23,10 @@ from shoal.runs.charts import Line, chart
 from shoal.runs.curves import on_one_axis
 from shoal.runs.disk import replace_atomically
 from shoal.runs.folder import Run, shown_path
+from shoal.runs.kinds import told_for
 from shoal.runs.page import Card, Part, number, page, table, text
 from shoal.runs.words import decimals, figure
+from shoal.starting import check_used
 from shoal.tasks import environment
 from shoal.tasks.saved import parse_env_kwargs
 from shoal.vector.foreign import find_spec, import_all
@@ -99,6 +101,8 @@ def train_seeds(
         raise ValueError(f"expected --seeds of at least 2, got {seeds}: one training has --seed")
     check_parallel(parallel)
     import_all(imports)
+    for line in check_used(config):
+        say(line)
     made, _ = environment(config.task, parse_env_kwargs(config.env_kwargs))
     if isinstance(made, str):
         find_spec(made)  # an id that does not exist is told at once, not by a worker
@@ -119,7 +123,7 @@ def go_on_with(
     check_parallel(parallel)
     run = Run.open(folder, Path(runs_dir))
     if not is_of_seeds(run):
-        raise ValueError(f"{run.path}: expected the folder of `shoal train TASK --seeds N`, got another one")
+        raise ValueError(told_for(run, "seeds"))
     found = ComparisonFolder(run)
     check_named(found, imports, "shoal train --resume")
     return _finish(found, parallel, say)

@@ -21,12 +21,17 @@ def usable_cores() -> int:
 
 def own_rank() -> int:
     """Which of the processes of `torchrun` this is; 0 where there is only one."""
-    return _whole("RANK") if _whole("WORLD_SIZE") > 1 else 0
+    return _whole("RANK") if ranked() else 0
 
 
 def ranks_here() -> int:
     """How many processes train together on this machine."""
-    return max(_whole("LOCAL_WORLD_SIZE"), 1) if _whole("WORLD_SIZE") > 1 else 1
+    return max(_whole("LOCAL_WORLD_SIZE"), 1) if ranked() else 1
+
+
+def ranked() -> bool:
+    """Whether this is one of several processes of `torchrun`."""
+    return _whole("WORLD_SIZE") > 1
 
 
 def _whole(name: str) -> int:

@@ -25,6 +25,7 @@ from shoal.runs import best
 from shoal.runs import checkpoint as checkpoints
 from shoal.runs.checkpoint import Checkpoint, CheckpointError
 from shoal.runs.folder import Run
+from shoal.runs.kinds import open_training
 from shoal.vector.preprocess import Observer, Preprocess
 
 
@@ -156,7 +157,7 @@ def read_policy(
 
     A checkpoint may come from anybody. What it says of its network goes to `resolve` and nowhere else.
     """
-    folder = Run.open(run, Path(runs_dir))
+    folder = open_training(run, Path(runs_dir))
     config: TrainConfig = from_dict(folder.config).replace(device="cpu")
     if config.ppo.encoder == "auto":  # a run that names none has no pictures, or is older than encoders
         config = config.replace(encoder="flat")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from shoal.core.arrays import Array
 from shoal.core.statistics import normal
@@ -59,39 +60,60 @@ class Ranking:
     details: list[dict[str, Any]] = field(default_factory=list)
 
 
-class Domain(Protocol):
-    """A finite set of orders and the trainings behind them. Made anew in each process from (config, options).
+class Domain(ABC):
+    """A finite set of orders and the trainings behind them: derive a class from this. Made anew in each process from
+    (config, options). What a domain has beyond items, points and pulls has a default here."""
 
-    A domain may have more: `score_again(item, weights, seed) -> Fresh` plays the best policy on episodes of its own;
-    `judged` says what compliance counts ("fixes"); `played` where the episodes are played, which a score must name;
-    `look` a command that shows what a policy does, before its folder;
-    `immaterial` which things may stand anywhere (indices); `DEFAULTS` holds settings in place of SearchConfig's.
-    """
+    Options: ClassVar[type[Any]] = (
+        object  # to be a dataclass of its own options, with defaults: flags of `shoal search`
+    )
+    DEFAULTS: ClassVar[Mapping[str, Any]] = {}  # settings in place of SearchConfig's
+    look: ClassVar[str] = ""  # a command that shows what a policy does, before its folder
 
-    Options: ClassVar[type[Any]]  # a dataclass of the domain's own options, with defaults; flags of `shoal search`
     points: Array  # int64[n, things]: rank vectors
     names: Sequence[str]  # of the items, in words
     codes: Sequence[str]  # the same for a crowded axis
     things: Sequence[str]  # what is ordered, in words: column t of `points` is the place of thing t
     key: str  # what the codes mean
     score: str  # what a pull's mean is, in words
+    judged: str = "decisions"  # what compliance counts
+    played: str = ""  # where the episodes are played, where a score says nothing without it
+    immaterial: Sequence[int] = ()  # things that may stand anywhere
 
-    def prepare(self, folder: Path, say: Say) -> Path | None:
-        """Make, or find, what a first pull starts from; called before the first pull, and again on resuming."""
+    @abstractmethod
+    def __init__(self, config: SearchConfig, **options: Any) -> None:
+        """`options` are the fields of Options."""
 
+    @abstractmethod
     def pull(self, item: int, *, start: Path | None, seed: int, folder: Path, say: Say) -> Pull:
         """Train one item in `folder` and score it. The same arguments give the same Pull."""
 
-    def ranking(self, folder: Path, say: Say) -> Ranking | None:
-        """Make, or find, values of all items to measure the search against, if the domain can."""
-
+    @abstractmethod
     def episode(self, item: int, weights: Path) -> tuple[str, Any]:
         """One held-out episode of a trained item: a sentence or more, and a figure."""
+
+    def prepare(self, folder: Path, say: Say) -> Path | None:
+        """Make, or find, what a first pull starts from; called before the first pull, and again on resuming. None: a
+        fresh network."""
+        return None
+
+    def ranking(self, folder: Path, say: Say) -> Ranking | None:
+        """Make, or find, values of all items to measure the search against, if the domain can."""
+        return None
+
+    def score_again(self, item: int, weights: Path, seed: int) -> Fresh:
+        """The best policy on episodes of its own."""
+        raise NotImplementedError(f"{type(self).__name__} does not score a policy again")
+
+    @property
+    def scores_again(self) -> bool:
+        """Whether it scores the best policy again."""
+        return type(self).score_again is not Domain.score_again
 
 
 def make_domain(config: SearchConfig, options: dict[str, Any]) -> Domain:
     """The domain by its name, or by "module:Class"."""
-    domain: Domain = domain_class(config.domain)(config, **options)
+    domain = domain_class(config.domain)(config, **options)
     check_ranks(domain.points)
     if not len(domain.points) == len(domain.names) == len(domain.codes):
         counts = f"{len(domain.points)} points, {len(domain.names)} names and {len(domain.codes)} codes"
@@ -99,7 +121,7 @@ def make_domain(config: SearchConfig, options: dict[str, Any]) -> Domain:
     return domain
 
 
-def domain_class(name: str) -> Any:
+def domain_class(name: str) -> type[Domain]:
     """The class behind a domain's name."""
     if name == GRIDWORLD:
         from shoal.search.gridworld import Gridworld
@@ -109,14 +131,25 @@ def domain_class(name: str) -> Any:
     if colon:
         import_all([module])
         brought = getattr(sys.modules[module], attribute, None)
-        if not is_dataclass(getattr(brought, "Options", None)):
-            got = f"{module} has no {attribute}" if brought is None else f"got {brought!r}, which has no such Options"
-            raise ValueError(f"expected {name} as a domain, a class with a dataclass Options; {got}")
-        return brought
+        if brought is None:
+            raise ValueError(f"expected {name} as a domain, {_DOMAIN}; {module} has no {attribute}")
+        return _checked(name, brought)
     task = find(name)
     found = None if task is None else task.search_domain()
     if found is None:
         raise ValueError(f"expected a domain of {', '.join(known_domains())} (or module:Class), got {name!r}")
+    return _checked(name, found)
+
+
+_DOMAIN = "a class derived from shoal.search.domain.Domain with a dataclass Options"
+
+
+def _checked(name: str, brought: Any) -> type[Domain]:
+    is_domain = isinstance(brought, type) and issubclass(brought, Domain)
+    if not is_domain or not is_dataclass(brought.Options):
+        what = "which has no such Options" if is_domain else "which is not"
+        raise ValueError(f"expected {name} as a domain, {_DOMAIN}; got {brought!r}, {what}")
+    found: type[Domain] = brought
     return found
 
 
@@ -127,7 +160,7 @@ def known_domains() -> list[str]:
 
 def default_config(name: str) -> SearchConfig:
     """The settings of `shoal search NAME`."""
-    return SearchConfig(domain=name, **getattr(domain_class(name), "DEFAULTS", {}))
+    return SearchConfig(domain=name, **domain_class(name).DEFAULTS)
 
 
 def complete_options(domain: str, options: dict[str, Any]) -> dict[str, Any]:

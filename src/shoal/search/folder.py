@@ -12,6 +12,7 @@ from typing import Any
 from shoal.core.plain import from_dict
 from shoal.runs.disk import from_json, replace_atomically, sync_folder, to_json
 from shoal.runs.folder import Run
+from shoal.runs.kinds import kind_of, told_for
 from shoal.runs.lock import ORPHAN_S, Lock
 from shoal.search.domain import Fresh, Pull, Ranking
 from shoal.search.options import SearchConfig
@@ -81,8 +82,8 @@ class SearchFolder:
         """An existing one, by name or path. `named` is the domain if the user names it: a folder may come from
         anybody, so a module that only its config.json names is not imported."""
         run = Run.open(path_or_name, root)
-        if "search" not in run.config:
-            raise ValueError(f"{run.path} is a training run, not a search: continue it with shoal train --resume")
+        if kind_of(run) != "search":
+            raise ValueError(told_for(run, "search"))
         folder = SearchFolder(run)
         module, colon, _ = (domain := folder.config.domain).partition(":")
         if colon and module not in sys.modules and domain != named:

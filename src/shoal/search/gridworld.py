@@ -23,7 +23,7 @@ from shoal.learn.policy import Agent
 from shoal.learn.weights import load_weights, weights_of
 from shoal.runs import checkpoint
 from shoal.search.bandit.orders import all_ranks
-from shoal.search.domain import Fresh, Pull, Ranking, Say
+from shoal.search.domain import Domain, Fresh, Pull, Ranking, Say
 from shoal.search.options import SearchConfig
 from shoal.stopping import Episodes, Epochs, FirstOf, Update
 from shoal.training import loop
@@ -43,7 +43,7 @@ class GridworldOptions:
     """Probability that a move goes in a random direction."""
 
 
-class Gridworld:
+class Gridworld(Domain):
     """Pulls train a small policy that is rewarded for one order; the score is the world's own reward."""
 
     Options = GridworldOptions

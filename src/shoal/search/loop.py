@@ -119,11 +119,10 @@ def _go_on(folder: SearchFolder, say: Say) -> tuple[list[Record], Ranking | None
 def _score_best(folder: SearchFolder, domain: Domain, told: list[Record], say: Say) -> list[Record]:
     """The best score is the highest of several, on the episodes that chose it: its policy is scored anew."""
     best = best_of(told, posterior_of(domain, told))
-    score_again = getattr(domain, "score_again", None)
-    if best is None or best.fresh is not None or score_again is None:
+    if best is None or best.fresh is not None or not domain.scores_again:
         return told
     say("scoring the best order's policy on fresh episodes")
-    fresh = score_again(best.request.item, folder.path / best.pull.weights, best.request.seed)
+    fresh = domain.score_again(best.request.item, folder.path / best.pull.weights, best.request.seed)
     folder.store_fresh(best.request, fresh)
     return [replace(record, fresh=fresh) if record is best else record for record in told]
 

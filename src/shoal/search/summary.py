@@ -52,8 +52,8 @@ def summarise(
         pulls=len(records),
         passed=sum(record.pull.passed for record in records),
         found=sentence(records, *_material(domain)),
-        played=getattr(domain, "played", ""),
-        best=None if best is None else _described(best, posterior, getattr(domain, "judged", "decisions")),
+        played=domain.played,
+        best=None if best is None else _described(best, posterior, domain.judged),
         next_pick=domain.names[next_pick(domain, config, records)],
         kernel=posterior.kernel,
         difference=None if difference is None else asdict(difference),
@@ -97,7 +97,6 @@ def difference_of(records: Sequence[Record]) -> Difference | None:
 
 def effects_of(domain: Domain, posterior: Posterior) -> list[dict[str, Any]]:
     """How much each precedence is worth by the posterior, the others being equal, with 95 % intervals."""
-    immaterial = getattr(domain, "immaterial", ())
     return [
         {
             "first": domain.things[effect.first],
@@ -106,13 +105,13 @@ def effects_of(domain: Domain, posterior: Posterior) -> list[dict[str, Any]]:
             **_bounds(effect.value, effect.std),
         }
         for effect in precedence(domain.points, posterior)
-        if effect.first not in immaterial and effect.second not in immaterial
+        if effect.first not in domain.immaterial and effect.second not in domain.immaterial
     ]
 
 
 def _material(domain: Domain) -> tuple[Array, list[str]]:
     """Rank vectors and names of the things whose place can matter."""
-    kept = [thing for thing in range(len(domain.things)) if thing not in getattr(domain, "immaterial", ())]
+    kept = [thing for thing in range(len(domain.things)) if thing not in domain.immaterial]
     ranks: Array = domain.points[:, kept].argsort(1).argsort(1)
     return ranks, [domain.things[thing] for thing in kept]
 

@@ -188,7 +188,8 @@ def auto_scaled(config: TrainConfig) -> tuple[TrainConfig, list[str]]:
     The same samples in fewer, larger updates need larger steps: learning rate and clip range grow with the square root
     of the environments; minibatches, passes and budget stay.
     """
-    base, ppo = _own_num_envs(config), config.ppo
+    base, ppo = own_settings(config).vector.num_envs, config.ppo
+    assert isinstance(base, int)  # no preset says "auto"
     assert isinstance(config.vector.num_envs, int)  # settled before
     ratio = (config.vector.num_envs / base) ** 0.5
     changes: dict[str, Any] = {
@@ -204,12 +205,10 @@ def auto_scaled(config: TrainConfig) -> tuple[TrainConfig, list[str]]:
     return config.replace(**changes), lines
 
 
-def _own_num_envs(config: TrainConfig) -> int:
-    """The number of environments that a task's settings are for."""
+def own_settings(config: TrainConfig) -> TrainConfig:
+    """Those of a run's task, with nothing asked for but its own flags."""
     options = {"env_kwargs": config.env_kwargs} if task_or_default(config.task).Options is not None else {}
-    base = config_for(config.task, **options).vector.num_envs
-    assert isinstance(base, int)  # no preset says "auto"
-    return base
+    return config_for(config.task, **options)
 
 
 def without_budget(config: TrainConfig) -> TrainConfig:

@@ -206,3 +206,14 @@ def wrapped(env: gym.Env[Any, Any], wrappers: Sequence[Wrap]) -> gym.Env[Any, An
     for one in wrappers:
         env = (load_wrapper(one) if isinstance(one, str) else one)(env)
     return env
+
+
+def is_compiled(env: Any) -> bool:
+    """Is this a CompiledEnv, by object, by class or by id? Looks only; numba is imported when one is made."""
+    if isinstance(env, str):
+        spec = find_spec(env)
+        return spec.namespace == "shoal" and spec.vector_entry_point is not None
+    module = sys.modules.get("shoal.compiled.env")  # not imported yet: then nobody can have made one
+    if module is None:
+        return False
+    return isinstance(env, module.CompiledEnv) or (isinstance(env, type) and issubclass(env, module.CompiledEnv))

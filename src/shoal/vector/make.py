@@ -6,7 +6,6 @@ import contextlib
 import difflib
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, get_args
 
@@ -18,12 +17,12 @@ from shoal.config import Backend
 from shoal.core.errors import EnvRaised
 from shoal.core.machine import usable_cores
 from shoal.core.own import parse_autoreset
-from shoal.core.protocols import Batched
+from shoal.core.protocols import Batched, parts_of
 from shoal.core.seeds import Stream
 from shoal.extras import require
 from shoal.vector.choose import Measured, choose, step_cost_s
 from shoal.vector.environments import EnvFactory
-from shoal.vector.foreign import Maker, Wrap, around, find_spec, import_all, load_wrapper, module_of
+from shoal.vector.foreign import Maker, Wrap, around, find_spec, import_all, is_compiled, load_wrapper, module_of
 from shoal.vector.preprocess import Preprocess, Unfit
 from shoal.vector.serial import SerialVectorEnv
 from shoal.vector.workers.launch import processes_work
@@ -96,7 +95,7 @@ def make_vec(
         batched = env.make_vector(num_envs, threads=_count(env_threads), stream=stream)
         say(f"backend compiled: all {num_envs} environments step in one call, {_count(env_threads)} thread(s)")
         return batched
-    if _is_compiled(env):
+    if is_compiled(env):
         if backend not in ("auto", "compiled"):
             name = name_of(env)
             raise ValueError(f"{name} is a compiled environment: expected --backend compiled or auto, got {backend}")
@@ -143,6 +142,8 @@ def make_vec(
     def one() -> VectorEnv[Any, Any, Any]:
         return SerialVectorEnv(factories[:1], **common)
 
+    if backend == "serial" and slices == "ready":
+        raise ValueError("--backend serial steps one after the other: expected --slices lockstep or double, got ready")
     if backend == "split":
         if slices != "lockstep":
             raise ValueError(f"--backend split steps all together: expected --slices lockstep, got {slices}")
@@ -154,7 +155,10 @@ def make_vec(
         if not processes_work():
             say("backend serial: this system has no worker processes (Linux and macOS have)")
             return serial()
-        return choose(one, len(factories), serial, process, split if slices == "lockstep" else None, workers, say)
+        chosen = choose(one, len(factories), serial, process, split if slices == "lockstep" else None, workers, say)
+        if slices == "ready" and not parts_of(chosen).by_readiness:
+            say("--slices ready is without effect in this process: the batch steps in lockstep")
+        return chosen
 
 
 def make_probe(
@@ -176,7 +180,7 @@ def make_probe(
     if backend == "ray":  # before any work
         require("ray", "--backend ray")
     named: dict[str, Any] = {"env_kwargs": env_kwargs, "imports": imports, "wrappers": wrappers}
-    steps_all = isinstance(env, VectorEnv | Batched) or _is_compiled(env)
+    steps_all = isinstance(env, VectorEnv | Batched) or is_compiled(env)
     if backend not in ("process", "ray") or steps_all or (wrappers and not isinstance(env, str)):
         return make_vec(env, 1, backend=backend if steps_all or backend == "compiled" else "serial", **named, **common)
     import_all(imports)
@@ -280,7 +284,7 @@ def _check_wrappers(env: Any, wrappers: Sequence[Wrap]) -> None:
     wrong = next((one for one in wrappers if not isinstance(one, str) and not callable(one)), None)
     if wrong is not None:
         raise TypeError(f"expected wrappers as functions of an environment or module:Class, got {wrong!r}")
-    whole = isinstance(env, VectorEnv | Batched) or _is_compiled(env)
+    whole = isinstance(env, VectorEnv | Batched) or is_compiled(env)
     if whole or (not isinstance(env, str) and any(isinstance(one, str) for one in wrappers)):
         what = "steps all its environments at once" if whole else "is no id: wrap inside the function"
         flag = str(wrappers[-1]) if isinstance(wrappers[-1], Preprocess) else "--wrapper"
@@ -305,23 +309,12 @@ def _check_arguments(env: Any, given: dict[str, Any]) -> None:
             )
 
 
-def _is_compiled(env: Any) -> bool:
-    """Is this a CompiledEnv, by object, by class or by id? Looks only; numba is imported when one is made."""
-    if isinstance(env, str):
-        spec = find_spec(env)
-        return spec.namespace == "shoal" and spec.vector_entry_point is not None
-    module = sys.modules.get("shoal.compiled.env")  # not imported yet: then nobody can have made one
-    if module is None:
-        return False
-    return isinstance(env, module.CompiledEnv) or (isinstance(env, type) and issubclass(env, module.CompiledEnv))
-
-
 def _check_compiled(env: Any, on_fault: str, slices: str) -> None:
     """Options that mean nothing where one call steps all are refused, not ignored."""
     if on_fault != "fail":
         raise ValueError(f"{env} is compiled, none of its environments can be rebuilt: expected --on-fault fail")
-    if slices == "ready":
-        raise ValueError(f"{env} is compiled, all its environments are ready at once: expected --slices lockstep")
+    if slices != "lockstep":
+        raise ValueError(f"{env} is compiled, it steps in one call: expected --slices lockstep, got {slices}")
 
 
 def _make_compiled(

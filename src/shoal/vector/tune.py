@@ -24,7 +24,8 @@ from gymnasium.vector import VectorEnv
 from shoal.core.machine import usable_cores
 from shoal.core.protocols import Batched, parts_of
 from shoal.vector.choose import without_collections
-from shoal.vector.make import _is_compiled, make_vec
+from shoal.vector.foreign import is_compiled
+from shoal.vector.make import make_vec
 from shoal.vector.random_actions import RandomActions
 
 NUM_ENVS = (8, 32, 128)
@@ -133,7 +134,7 @@ def prefer(trials: Sequence[Trial]) -> Trial:
 
 def _contenders(env: Any, num_envs: int, backends: Sequence[str] | None, workers: int | None) -> list[tuple[str, int]]:
     """(backend, threads) that can step so many of them."""
-    if isinstance(env, Batched) or _is_compiled(env):
+    if isinstance(env, Batched) or is_compiled(env):
         if backends is not None and set(backends) != {"compiled"}:
             raise ValueError(f"{env} steps all its environments at once: expected no --backends, got {list(backends)}")
         return [("compiled", threads) for threads in sorted({1, min(usable_cores(), num_envs)})]

@@ -23,7 +23,7 @@ from shoal.core.seeds import Stream
 from shoal.core.statistics import HALF
 from shoal.learn.policy import Agent
 from shoal.search.bandit.orders import all_ranks
-from shoal.search.domain import Fresh, Pull, Ranking, Say
+from shoal.search.domain import Domain, Fresh, Pull, Ranking, Say
 from shoal.search.options import SearchConfig
 
 WORDS = {
@@ -52,7 +52,7 @@ class Cage2SearchOptions:
     """How training is kept to an order: a multiplier on violations, or a reward for the rate of compliance."""
 
 
-class Cage2:
+class Cage2(Domain):
     """A pull trains a defender under one order and scores the environment's own reward over 100 steps."""
 
     Options = Cage2SearchOptions
