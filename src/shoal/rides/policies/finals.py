@@ -5,8 +5,8 @@ beside the three runs the same future with the request booked as asked. All four
 and the same draws of the search, so their differences carry little of the luck of a day. What the futures say is
 weighed against the agent's own judgement, as in thinking.py; whoever is not among the three is not offered.
 
-At the desk the number of futures doubles from round to round for as long as the time lasts. A round that would not end
-in time is not begun, and one that does not after all is given up: then what was known before decides.
+At the desk rounds grow for as long as the time lasts, to twice as many futures as there were before. A round that would
+not end in time is not begun, and one that does not after all is given up: then what was known before decides.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from shoal.rides.env import RidesVectorEnv
 
 FINALISTS = 3
-FUTURES = 8  # as many as end in 0.3 s at the first of 30 calls, on a core that is free
+FUTURES = 6  # that end in 0.3 s at most of a day's 30 calls, on a core that is free: 4 at the first, 15 at the 25th
 # The luck of the search is most of what such a future is wrong by: with 2 and 30 iterations, as in halving.py, its
 # variance is three times as large for a fifth less time, and it says too little of room.
 BUILD, POLISH = 30, 300
 # The agent's judgement counts as twice as many of these futures as of those in which riders are asked generously: that
 # is how much more they vary (both on 24 days of the taught policy).
 JUDGEMENT, SHOWN = 32.0, 4.0
-MOST_FUTURES = 256
+FIRST, MOST_FUTURES = 2, 256  # of the first round, and of all
 _MOST_ROWS = 2048
 
 
@@ -92,7 +92,7 @@ class Finals(Halving):
         callers(env.believed)
         until_s = time.monotonic() + self.seconds
         found = [np.zeros((*offers.shape, 0))]
-        done, count = 0, 1
+        done, count = 0, min(FIRST, self.futures)
         while count:
             began_s = time.monotonic()
             try:
@@ -101,8 +101,8 @@ class Finals(Halving):
             except OutOfTime:
                 break
             now_s, done = time.monotonic(), done + count
-            fit = int((until_s - now_s) / (now_s - began_s) * count)  # a larger round is cheaper a future, if anything
-            count = max(0, min(done, fit, self.futures - done))
+            fit = int((until_s - now_s) / (now_s - began_s) * count)  # a larger round takes less time a future ...
+            count = min(2 * done, fit, self.futures - done) if fit >= count else 0  # ... a smaller one more
         return np.concatenate(found, 2)
 
     def _in_parts(self, env: RidesVectorEnv, days: Array, offers: Array, numbers: Array) -> Array:

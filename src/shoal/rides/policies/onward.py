@@ -41,11 +41,14 @@ class Onward:
         return world.bookings
 
     def go_on(self, act: Act, requests: int, until_s: float | None = None) -> None:
-        """Negotiate so many requests of every day; OutOfTime once `time.monotonic()` is past `until_s`."""
+        """Negotiate so many requests of every day; OutOfTime when the next would not be done by `until_s`, as
+        `time.monotonic()` counts."""
         world = self._world
         assert world is not None
-        for _ in range(requests):
-            if until_s is not None and time.monotonic() > until_s:
+        began_s = time.monotonic()
+        for done in range(requests):
+            spent_s = time.monotonic() - began_s
+            if until_s is not None and began_s + spent_s * (1 + 1 / max(1, done)) > until_s:
                 raise OutOfTime
             world.bookings.book(act(world, world.look()), self.build_iterations)
 
