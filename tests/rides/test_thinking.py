@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from shoal.core.seeds import Stream
 from shoal.rides.env import RidesVectorEnv
 from shoal.rides.observe import MINUTES, OFFER_COLUMN
 from shoal.rides.options import RidesOptions
+from shoal.rides.policies import finals, onward
 from shoal.rides.policies.finals import Finals
 from shoal.rides.policies.halving import Halving
 from shoal.rides.policies.learned import Negotiator
@@ -342,26 +343,26 @@ def test_futures_in_rounds_are_those_of_one_round() -> None:
     env.close()
 
 
-def test_an_answer_is_there_in_time() -> None:
-    """Every later call takes 20 ms here: no future of 23 calls ends in 0.2 s, and the judgement decides alone; in 2 s
-    some do, and no round is begun that would not end."""
-    env = RidesVectorEnv(1, replace(OPTIONS, customers=24), stream=Stream.EVALUATE)
-    env.reset(seed=[6])
+def test_an_answer_is_there_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock on which each of 23 later calls takes 20 ms, of however many futures: in 0.2 s none ends, and the
+    judgement decides alone; in 2 s there are rounds of 2, 4, 9 and 12, and none is begun that would not end."""
+    now_s = 0.0
 
     def slow(world: Any, observations: Any) -> Any:
-        time.sleep(0.02)
+        nonlocal now_s
+        now_s += 0.02
         return nobody(world, observations)
 
-    Finals(nobody, guess, 1)(env, env.look())  # compiles
-    for seconds in (0.2, 2.0):
+    for module in (finals, onward):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now_s))
+    env = RidesVectorEnv(1, replace(OPTIONS, customers=24), stream=Stream.EVALUATE)
+    env.reset(seed=[6])
+    for seconds, thought, spent_s in ((0.2, 0, 0.2), (2.0, 27, 4 * 23 * 0.02)):
+        now_s = 0.0
         policy = Finals(slow, guess, 1024, seconds=seconds)
-        began_s = time.monotonic()
         offer = policy(env, env.look())
-        assert time.monotonic() - began_s < seconds + 0.3
-        if seconds < 1:
-            assert (policy.thought, offer.tolist()) == (0, [4])
-        else:
-            assert 2 <= policy.thought <= 8
+        assert (policy.thought, round(now_s, 6)) == (thought, round(spent_s, 6))
+        assert thought or offer.tolist() == [4]
     env.close()
 
 
