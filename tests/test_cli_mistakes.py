@@ -395,6 +395,11 @@ def test_a_folder_that_is_no_run_is_told_so(
         (["play", "x", "--render", "foo"], "expected --render as one of ansi, human, got 'foo'"),
         (["train", "CartPole-v1", "--evaluate-target", "5"], "shoal: --evaluate-target goes by held-out evaluations"),
         (["train", "CartPole-v1", "--evaluate-episodes", "5"], "add --evaluate-every EPOCHS"),
+        (
+            ["train", "CartPole-v1", "--wandb-project", "x"],
+            "--wandb-project x is for runs that W&B records: add --track wandb",
+        ),
+        (["train", "CartPole-v1", "--wandb-tags", "a,b", "--track", "tensorboard"], "add --track tensorboard,wandb"),
         (["runs", "--yes"], "--yes is for --clean"),
         (["runs", "--runs-dir", __file__], "expected --runs-dir as a folder"),
         (["tune", "CartPole-v1", "--trials", "2"], "--trials is for --search"),

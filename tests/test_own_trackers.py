@@ -132,3 +132,21 @@ def test_a_callback_knows_the_folder_of_its_run(tmp_path: Path) -> None:
 
     result = trained(tmp_path, "run", callbacks=[Writes()])
     assert (Path(result.run) / "own.txt").read_text() == "6"
+
+
+def test_where_at_wandb_is_only_for_runs_that_go_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """W&B's variables may be set for all runs of a machine; a flag means this run, also when it resumes."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_PROJECT", "all-of-mine")
+    shell("train", "CartPole-v1", *FLAGS, "--epochs", "2", "--name", "run")
+    capsys.readouterr()
+    shell("train", "--resume", "run", "--epochs", "4", "--wandb-group", "g", code=2)
+    assert "--wandb-group g is for runs that W&B records: add --track wandb" in capsys.readouterr().err
+    saved = tmp_path / "runs" / "run" / "config.json"
+    config = json.loads(saved.read_text())
+    saved.write_text(json.dumps(config | {"run": config["run"] | {"wandb_group": "g"}}))  # a run of an earlier version
+    shell("train", "--resume", "run", "--epochs", "4")
+    with pytest.raises(ValueError, match="wandb_project= x is for runs that W&B records: add track= wandb"):
+        shoal.train("CartPole-v1", epochs=1, wandb_project="x")

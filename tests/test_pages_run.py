@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+import shoal
 
 ROOT = Path(__file__).parents[1]
 
@@ -40,6 +44,50 @@ def test_the_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytes
         code = code.replace(long, short)
     assert "shoal" in code
     exec(compile(code, page, "exec"), {"__name__": "page"})
+
+
+@pytest.fixture
+def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`shoal.train` with fewer steps, in a folder of its own."""
+    train = shoal.train
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("shoal.training.write_report", lambda run: None)
+    small = {"steps": 512, "num_envs": 2, "rollout_steps": 64, "minibatch_size": 64}
+    monkeypatch.setattr(shoal, "train", lambda *task, **options: train(*task, **{**small, **options}))
+    return shoal.train
+
+
+def test_the_classes_of_the_page_on_own_code_work(quick: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The callback trains as shown; the loss term and the tracker, which the page only defines, are used as it says."""
+    code = python_of("own-code.md")
+    page: dict[str, Any] = {"__name__": "page"}
+    exec(compile(code, "own-code.md", "exec"), page)
+    (tmp_path / "my_trackers.py").write_text(re.sub(r"^shoal\.train\(.*\n", "", code, flags=re.MULTILINE))
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        run = quick(
+            "CartPole-v1",
+            name="all",
+            track="my_trackers:ReturnsCsv",
+            callbacks=[page["PushesRight"](), page["SmallLogits"]()],
+        )
+    finally:
+        sys.modules.pop("my_trackers", None)
+    rows = shoal.runs.Run.open("all", tmp_path / "runs").metrics()
+    assert len(rows) == 4
+    for row in rows:
+        assert 0 <= row["own/right"] <= 1
+        assert row["loss/SmallLogits"] >= 0
+    assert len((Path(run.run) / "returns.csv").read_text().splitlines()) == 1 + len(rows)
+
+
+def test_the_python_of_the_page_on_atari_runs(quick: Any) -> None:
+    """With the run that the page's commands make, in short."""
+    pytest.importorskip("ale_py")
+    quick("ALE/Pong-v5", name="pong", steps=64, num_envs=1, rollout_steps=32, minibatch_size=32, update_epochs=1)
+    page: dict[str, Any] = {"__name__": "page"}
+    exec(compile(python_of("atari.md"), "atari.md", "exec"), page)
+    assert page["env"].observation_space.contains(page["observation"])
 
 
 def texts_of_the_code() -> str:

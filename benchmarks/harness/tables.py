@@ -184,9 +184,9 @@ def routed_days(results: Results) -> str:
 
 
 def routing_times(results: Results) -> str:
-    """neural_oracle: CPU time of many days planned in one call."""
+    """neural_oracle: CPU time of many days of 30 requests planned in one call, on one thread."""
     parts: list[dict[str, Any]] = results.data("neural_oracle")["report"]["sizes"]
-    rows = [row for part in parts for row in part["speed"]]
+    rows = [row for part in parts if part["requests"] == 30 for row in part["speed"] if row.get("threads", 1) == 1]
     batches = list(dict.fromkeys(row["days"] for row in rows))
     lines = [
         cells("oracle", *("1 day" if count == 1 else f"{count:,} days" for count in batches)),
@@ -195,6 +195,38 @@ def routing_times(results: Results) -> str:
     for oracle in dict.fromkeys(row["oracle"] for row in rows):
         took = {row["days"]: row["cpu_ms"] for row in rows if row["oracle"] == oracle}
         lines.append(cells(_searched(oracle), *(f"{took[count]:,.0f} ms" for count in batches)))
+    return "\n".join(lines)
+
+
+def decoding_times(results: Results) -> str:
+    """neural_oracle: what greedy decoding takes, by requests a day and days in one call; nothing where only one size
+    was timed."""
+    parts: list[dict[str, Any]] = results.data("neural_oracle")["report"]["sizes"]
+    timed = [part for part in parts if part["speed"]]
+    if len(timed) < 2:
+        return ""
+    batches = list(dict.fromkeys(row["days"] for part in timed for row in part["speed"]))
+    heads = ("1 day" if count == 1 else f"{count:,} days" for count in batches)
+    lines = [
+        "CPU time of greedy decoding on one thread; in brackets wall time on two:", "",
+        cells("requests a day", *heads), "|---|" + "---|" * len(batches),
+    ]  # fmt: skip
+    for part in timed:
+        took = {(row["days"], row["threads"]): row for row in part["speed"] if row["oracle"] == "neural, greedy"}
+        texts = (f"{took[count, 1]['cpu_ms']:,.0f} ms ({took[count, 2]['wall_ms']:,.0f} ms)" for count in batches)
+        lines.append(cells(str(part["requests"]), *texts))
+    return "\n".join([*lines, ""])
+
+
+def offer_ranks(results: Results) -> str:
+    """neural_oracle: rank correlation of prices with long searches, and wrong signs, by requests a day."""
+    parts = [part for part in results.data("neural_oracle")["report"]["sizes"] if part["offers"]]
+    heads = (f"{part['requests']} requests" for part in parts)
+    lines = [cells("16 offers priced by", *heads), "|---|" + "---|" * len(parts)]
+    for at, first in enumerate(parts[0]["offers"]):
+        rows = [part["offers"][at] for part in parts]
+        texts = (f"{row['rank_correlation']:.2f} ({row['sign_errors_percent']:.0f} %)" for row in rows)
+        lines.append(cells(first["oracle"], *texts))
     return "\n".join(lines)
 
 
@@ -276,6 +308,7 @@ def _outcome(row: dict[str, Any] | None, in_words: bool) -> str:
 
 
 TABLES: tuple[Callable[..., Any], ...] = (
-    learned_without_options, credit_study, credit_bias, orders_kept, routed_days, routing_times, net_gains, around,
+    learned_without_options, credit_study, credit_bias, orders_kept, routed_days, routing_times,
+    decoding_times, offer_ranks, net_gains, around,
     percent, spread, listed, faults, *study.TABLES,
 )  # fmt: skip

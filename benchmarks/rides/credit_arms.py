@@ -56,6 +56,8 @@ class Arm:
 TODAY = "today's default"  # all seeds of it that rides_learning has stored
 _QUICK = {"futures": 0, "held_out_days": 0}
 _SCRATCH = _QUICK | {"start": "none"}
+_NEGOTIATED = _SCRATCH | {"credit": "negotiated", "credit_requests": 3, "epsilon": 0.0}
+_SMALL_STEPS = {"num_envs": 64, "episodes": 1_280, "learning_rate": 5e-4, "clip": 0.2, "entropy_coef": 0.0}
 ARMS = {  # the first ones first: what a reader asks first
     "scratch": Arm(_SCRATCH, "lookahead:pooled", 0.5),  # the settings of `make run`
     "scratch-insertion": Arm(_SCRATCH | {"prices": "insertion"}, "myopic", 1.5, {"episodes": 10_240}),
@@ -67,12 +69,9 @@ ARMS = {  # the first ones first: what a reader asks first
     ),
     "scratch-agreed": Arm(_SCRATCH | {"credit_generous": 0.0}, "lookahead:pooled", None),
     "scratch-generous": Arm(_SCRATCH | {"credit_generous": 1.0}, "lookahead:pooled", None),
-    # The second generation: what came later is negotiated again by the agent.
-    "again": Arm(
-        _SCRATCH | {"credit": "negotiated", "credit_requests": 3, "epsilon": 0.0}, "scratch", None,
-        {"num_envs": 64, "episodes": 1_280, "learning_rate": 5e-4, "clip": 0.2, "entropy_coef": 0.0},
-        goes_on_from="scratch",
-    ),
+    # The second generation: what came later is negotiated again by the agent. The third goes on from the second.
+    "again": Arm(_NEGOTIATED, "scratch", None, _SMALL_STEPS, goes_on_from="scratch"),
+    "third": Arm(_NEGOTIATED, "again", None, _SMALL_STEPS, goes_on_from="again"),
     # What might be a better default: as today's, but with credit; and the training without futures, which are shown
     # only when it is played.
     "credit-32": Arm(
@@ -80,6 +79,8 @@ ARMS = {  # the first ones first: what a reader asks first
     ),
     "taught-32": Arm(_QUICK | {"start": "taught", "credit": "rebuilt"}, TODAY, 0.0, {"episodes": 5_120},
                      same_as="taught", shown=FUTURES),
+    # From nothing, with futures shown: does it need to be taught?
+    "scratch-8": Arm({"start": "none", "futures": 8, "held_out_days": 0}, TODAY, 0.0, shown=FUTURES),
 }  # fmt: skip
 EXAMINED = 64  # days
 CURVE = (0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1)  # shares of a training after which it is looked at

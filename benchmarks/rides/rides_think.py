@@ -1,9 +1,11 @@
 """What thinking before each offer adds to a policy: held-out days played with and without, paired.
 
 Two policies think: `taught` with 32 futures, which the default training starts from, and the agent that the credit
-study trained from nothing (rides_credit, seed 201; trained first where the work folder has no weights of it).
+study trained from nothing (rides_credit, seed 201; trained first where the work folder has no weights of it). They
+think in an open loop, where later riders are asked generously, and in a closed one, where the agent negotiates with
+them; with as many futures as the desk gets to in 0.3 s, the two are compared with each other.
 
-    python -m benchmarks.rides.rides_think [--days 200] [--think 256] [--work DIR] [--store]
+    python -m benchmarks.rides.rides_think [--days 200] [--think 256] [--equal 768] [--closed 6] [--work DIR] [--store]
 
 Goes on where it was stopped: a policy that has been played is not played again.
 """
@@ -39,24 +41,41 @@ def study(given: argparse.Namespace, parts: Parts, keep: Callable[[Parts], None]
     """`parts` and those still wanting, played now; `keep` is handed all of them after each."""
     parts = [part for part in parts if part["depends_on"] == depends_on(given)]
     for name, make in (("taught", _taught), ("scratch", _trained)):
-        for think in (0, given.think):
-            if not any((part["policy"], part["think"]) == (name, think) for part in parts):
-                parts.append(_played(name, think, make(think, given), given))
-                stored.print_line(f"{name}, {think} more futures: {np.mean(parts[-1]['net_min']):.2f} min a day")
+        for loop, think in arms(given):
+            if not any((part["policy"], part["loop"], part["think"]) == (name, loop, think) for part in parts):
+                parts.append(_played(name, loop, think, make(loop, think, given), given))
+                net_min = np.mean(parts[-1]["net_min"])
+                stored.print_line(f"{name}, {_words(loop, think)}: {net_min:.2f} min a day")
                 keep(parts)
     return parts
 
 
+def arms(given: argparse.Namespace) -> list[tuple[str, int]]:
+    """Loop and futures of each way to think; the first is none at all."""
+    return [("open", 0), ("open", given.think), ("open", given.equal), ("closed", given.closed)]
+
+
+def _words(loop: str, think: int) -> str:
+    return f"{think} more futures" + (" in a closed loop" if loop == "closed" else "")
+
+
 def depends_on(given: argparse.Namespace) -> dict[str, Any]:
     """What a stored part was made with."""
-    from shoal.rides.policies import thinking
+    from shoal.rides.policies import finals, thinking
 
     arm = credit_arms.settings(credit_arms.ARMS[TRAINED[0]])
     numbers = [thinking.JUDGEMENT, thinking.SHOWN, SEED, ITERATIONS, FUTURES]
-    return {"days": given.days, "numbers": numbers, "trained": arm}
+    played = [finals.JUDGEMENT, finals.SHOWN, finals.FINALISTS, finals.BUILD, finals.POLISH]
+    return {
+        "days": given.days,
+        "numbers": numbers,
+        "played": played,
+        "trained": arm,
+        "equal": [given.equal, given.closed],
+    }
 
 
-def _played(name: str, think: int, entrant: Any, given: argparse.Namespace) -> dict[str, Any]:
+def _played(name: str, loop: str, think: int, entrant: Any, given: argparse.Namespace) -> dict[str, Any]:
     from shoal.core.machine import usable_cores
     from shoal.rides.contest.play import contest
     from shoal.rides.options import RidesOptions
@@ -67,6 +86,7 @@ def _played(name: str, think: int, entrant: Any, given: argparse.Namespace) -> d
     )
     return {
         "policy": name,
+        "loop": loop,
         "think": think,
         "net_min": [round(float(value), 3) for value in found.net_min(name, "own")],
         "cpu_s": round(time.process_time() - began_s, 1),
@@ -75,7 +95,7 @@ def _played(name: str, think: int, entrant: Any, given: argparse.Namespace) -> d
     }
 
 
-def _taught(think: int, given: argparse.Namespace) -> Any:
+def _taught(loop: str, think: int, given: argparse.Namespace) -> Any:
     """The network that the default training starts from, as an entrant."""
     from shoal.rides.commands import baseline
     from shoal.rides.contest.play import Entrant
@@ -88,10 +108,10 @@ def _taught(think: int, given: argparse.Namespace) -> Any:
         options = env.options
         return expected_min(taught_network(options.customers, options.prices, options.start_temperature), observations)
 
-    return Entrant(_thinking(taught(), scores, think), entrant.changes, entrant.flexibility)
+    return Entrant(_thinking(taught(), scores, loop, think), entrant.changes, entrant.flexibility)
 
 
-def _trained(think: int, given: argparse.Namespace) -> Any:
+def _trained(loop: str, think: int, given: argparse.Namespace) -> Any:
     """The agent trained from nothing, as an entrant."""
     from shoal.rides.contest.play import Entrant
 
@@ -103,12 +123,15 @@ def _trained(think: int, given: argparse.Namespace) -> Any:
     def scores(env: Any, observations: dict[str, Array]) -> Array:
         return expected_min(trained.network, observations)
 
-    return Entrant(_thinking(plain.policy, scores, think), plain.changes, plain.flexibility)
+    return Entrant(_thinking(plain.policy, scores, loop, think), plain.changes, plain.flexibility)
 
 
-def _thinking(act: Any, scores: Any, think: int) -> Any:
+def _thinking(act: Any, scores: Any, loop: str, think: int) -> Any:
+    from shoal.rides.policies.finals import Finals
     from shoal.rides.policies.thinking import Thinking
 
+    if loop == "closed":
+        return Finals(act, scores, think)
     return Thinking(scores, think) if think else act
 
 
@@ -126,25 +149,33 @@ def expected_min(network: Any, observations: dict[str, Array]) -> Array:
 
 
 def summarise(parts: Parts) -> list[Row]:
-    """Each policy with thinking less the same without, paired over days."""
-    from shoal.rides.contest.scores import Bootstrap
-
+    """Each policy with thinking less the same without, and closed less open in the same time, paired over days."""
     found = []
     for name in dict.fromkeys(part["policy"] for part in parts):
-        by_think = {part["think"]: part for part in parts if part["policy"] == name}
-        for think, part in by_think.items():
-            if not think or 0 not in by_think:
-                continue
-            ours, plain = np.array(part["net_min"]), np.array(by_think[0]["net_min"])
-            gain = Bootstrap(len(ours)).mean((ours - plain)[None])
-            note = (
-                f"lower end of the 95 % interval; mean {gain['mean']:.2f}, upper {gain['high']:.2f}; "
-                f"{ours.mean():.2f} with and {plain.mean():.2f} without; {len(ours)} days by the planner's own prices; "
-                f"{1000 * part['cpu_s'] / len(ours) / 30:.0f} ms of CPU an offer"
-            )
-            title = f"rides, {name}: {think} more futures less none, net gain a day"
-            found.append(Row(title, gain["low"], "min", 0.0, note=note))
+        made = {(part["loop"], part["think"]): part for part in parts if part["policy"] == name}
+        for (loop, think), part in made.items():
+            if think and ("open", 0) in made:
+                title = f"rides, {name}: {_words(loop, think)} less none, net gain a day"
+                found.append(_less(title, part, made["open", 0], 0.0))
+        equal, closed = parts[0]["depends_on"]["equal"]
+        if ("open", equal) in made and ("closed", closed) in made:
+            title = f"rides, {name}: {_words('closed', closed)} less {equal} in an open one, net gain a day"
+            found.append(_less(title, made["closed", closed], made["open", equal], None))
     return found or [Row(NAME, None, "", note=f"nothing stored: python -m {PLACE} --store")]
+
+
+def _less(title: str, part: dict[str, Any], other: dict[str, Any], target: float | None) -> Row:
+    from shoal.rides.contest.scores import Bootstrap
+
+    ours, theirs = np.array(part["net_min"]), np.array(other["net_min"])
+    gain = Bootstrap(len(ours)).mean((ours - theirs)[None])
+    ms = [1000 * one["cpu_s"] / len(ours) / 30 for one in (part, other)]
+    note = (
+        f"lower end of the 95 % interval; mean {gain['mean']:.2f}, upper {gain['high']:.2f}; "
+        f"{ours.mean():.2f} with and {theirs.mean():.2f} without; {len(ours)} days by the planner's own prices; "
+        f"{ms[0]:.0f} ms of CPU an offer, {ms[1]:.0f} ms without"
+    )
+    return Row(title, gain["low"], "min", target, note=note)
 
 
 def keep(parts: Parts) -> None:
@@ -156,7 +187,9 @@ def parsed(given: Sequence[str] | None = None) -> argparse.Namespace:
     """The flags."""
     parser = stored.arguments(__doc__)
     parser.add_argument("--days", type=int, default=200)
-    parser.add_argument("--think", type=int, default=256)
+    parser.add_argument("--think", type=int, default=256, help="futures of an open loop")
+    parser.add_argument("--equal", type=int, default=768, help="futures of an open loop that take 0.3 s at the desk")
+    parser.add_argument("--closed", type=int, default=6, help="futures of a closed loop that take 0.3 s at the desk")
     parser.add_argument("--work", type=Path, default=credit_arms.WORK)
     return parser.parse_args(given)
 

@@ -12,7 +12,7 @@ from gymnasium.spaces import Box
 from gymnasium.vector import VectorEnv
 
 from shoal.callbacks import own_trackers
-from shoal.config import FromPython, TrainConfig, group_of, to_dict
+from shoal.config import FromPython, RunConfig, TrainConfig, group_of, to_dict
 from shoal.core.machine import ranked, ranks_here
 from shoal.core.protocols import TrainingEnv, parts_of
 from shoal.core.spaces import is_numbered
@@ -22,7 +22,7 @@ from shoal.learn.pictures import chosen_encoder
 from shoal.learn.policy import check_device
 from shoal.learn.sizing import check_memory, choose_num_envs, choose_threads
 from shoal.learn.team import ALONE, Team
-from shoal.runs.trackers import check_names, own_places
+from shoal.runs.trackers import check_names, own_places, tracked
 from shoal.tasks import Spaces, environment, task_or_default
 from shoal.tasks.presets import BUDGETS, auto_scaled, config_for, config_without_preset, own_settings, without_budget
 from shoal.tasks.saved import parse_env_kwargs
@@ -56,6 +56,15 @@ def check_new(config: TrainConfig) -> None:
             f"--evaluate-episodes {episodes} is for evaluations during training: add --evaluate-every EPOCHS (after "
             f"training: shoal evaluate RUN --episodes {episodes})"
         )
+    _check_wandb(config.run, [name for name in _WANDB if getattr(config.run, name)])
+
+
+def _check_wandb(run: RunConfig, given: list[str]) -> None:
+    """Refuse flags of Weights & Biases where nothing goes there. A tracker of the user's own may read them."""
+    if given and not own_places(run.track) and "wandb" not in tracked(run.track):
+        flag = "--" + given[0].replace("_", "-")
+        track = ",".join((*tracked(run.track), "wandb"))
+        raise ValueError(f"{flag} {getattr(run, given[0])} is for runs that W&B records: add --track {track}")
 
 
 def check_used(config: TrainConfig, env: Any = None, before: TrainConfig | None = None) -> list[str]:
@@ -167,13 +176,14 @@ def _made_of(config: TrainConfig, env: Any) -> dict[str, Any]:
     }
 
 
+_WANDB = ("wandb_project", "wandb_entity", "wandb_group", "wandb_tags")
 # What a resumed run may change. Of these only the budget alters the learning: the schedules follow it.
 _CHANGEABLE = {
     "steps", "epochs", "episodes", "target_return", "runs_dir", "save_interval", "keep", "noise_meter", "log_interval",
     "track", "on_save_error", "rank_timeout", "backend", "workers", "env_threads", "start_method", "step_timeout",
     "on_fault", "max_restarts", "restart_window", "memory_budget_gb", "build_timeout", "imports", "callbacks",
     "ray_address", "min_envs", "evaluate_every", "evaluate_episodes", "evaluate_target", "evaluate_patience",
-    "log_info", "wandb_project", "wandb_entity", "wandb_group", "wandb_tags",
+    "log_info", *_WANDB,
 }  # fmt: skip
 
 
@@ -204,6 +214,8 @@ def check_changes(before: TrainConfig, after: TrainConfig, reshard: bool) -> lis
                 was = "not given" if old[name] in (None, "", (), []) else old[name]
                 raise ValueError(f"{flag} is {was} in the run to resume, {new[name]} was asked for: {cure}")
             lines.append(f"changed {name}: {old[name]} -> {new[name]}")
+    now, was = after.run, before.run  # what the run was given once may stay without effect, such as with --track ""
+    _check_wandb(now, [name for name in _WANDB if getattr(now, name) not in ("", getattr(was, name))])
     return lines
 
 

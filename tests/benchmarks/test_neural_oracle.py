@@ -2,11 +2,65 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from benchmarks.rides import neural_refit, neural_training, price_head
+from benchmarks.harness import tables
+from benchmarks.rides import neural_oracle, neural_refit, neural_training, price_head
 from shoal.rides.options import RidesOptions
+
+
+def test_the_benchmark_times_all_sizes_and_judges_64_states() -> None:
+    """1 to 4,096 days of 5 to 45 requests, on one thread and on two."""
+    given = neural_oracle.parsed([])
+    assert tuple(given.requests) == (5, 10, 20, 30, 45)
+    assert tuple(given.batches) == (1, 64, 256, 1024, 4096)
+    assert neural_oracle.THREADS == (1, 2)
+    assert given.states == 64
+
+
+def timed_part(size: int) -> dict[str, Any]:
+    """A size of the report: 1 and 256 days, on one thread and on two."""
+    plan = {"gap_percent": 2.0, "gap_p95_percent": 4.0, "standard_error": 0.1, "finished_percent": 100.0, "broken": 0}
+    names = ("insertion", "neural, greedy", "neural, best of 8 orders", "neural, best of 8 samples")
+    price = {"rank_correlation": 0.9, "sign_errors_percent": 5.0, "lost_min": 0.1, "cpu_ms_a_state": 1.0, "states": 64}
+    return {
+        "requests": size,
+        "plans": [{"oracle": name, **plan} for name in names],
+        "offers": [{"oracle": "pooled", **price}],
+        "speed": [
+            {"oracle": name, "days": days, "threads": threads, "cpu_ms": size * days * 0.5, "wall_ms": size * days / 4}
+            for name in names[:2] for threads in (1, 2) for days in (1, 256)
+        ],
+        "one_call_for_64": {"together_cpu_ms": 1.0, "singly_cpu_ms": 44.0, "ratio": 44.0},
+    }  # fmt: skip
+
+
+def test_the_target_of_a_call_is_wall_time_on_two_threads() -> None:
+    """CPU time stands beside it, for every size; offers have a row for every size too."""
+    report = {"days": 20, "threads": [1, 2], "sizes": [timed_part(5), timed_part(30)]}
+    result = {"report": report, "finished": {"5": [4, 4], "30": [4, 3]}}
+    rows = {row.name: row for row in neural_oracle.summarise(result)}
+    call = rows["neural, greedy: wall time of 256 days of 30 requests in one call, 2 threads"]
+    assert (call.target, call.value) == (250, 1920)
+    assert [name for name, row in rows.items() if row.target == 250] == [call.name]
+    for size in (5, 30):
+        for days in (1, 256):
+            assert rows[f"neural, greedy: CPU time of {days} days of {size} requests in one call"].value > 0
+        assert "64 states" in rows[f"16 offers by pooled, {size} requests: rank correlation"].note
+    assert rows["64 days in 64 calls: CPU time over that of one call"].target == 40
+
+    class Stored:
+        def data(self, name: str) -> dict[str, object]:
+            return result
+
+    table = tables.decoding_times(Stored()).splitlines()  # type: ignore[arg-type]
+    assert table[2] == "| requests a day | 1 day | 256 days |"
+    assert table[5] == "| 30 | 15 ms (8 ms) | 3,840 ms (1,920 ms) |"
+    times = tables.routing_times(Stored()).splitlines()  # type: ignore[arg-type]
+    assert "| neural, greedy | 15 ms | 3,840 ms |" in times
 
 
 def test_both_trainings_differ_by_their_oracle_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks.rides import credit_arms, rides_credit
+from shoal.rides.options import RidesOptions
 
 SMALL = {"futures": 0, "held_out_days": 0, "start": "none", "prices": "insertion", "iterations": 2}
 
@@ -65,6 +68,48 @@ def test_a_second_generation_goes_on_from_the_first(monkeypatch: pytest.MonkeyPa
     assert rides_credit._against("again", (201, 202)) == ["scratch seed 201", "scratch seed 202"]
     with np.load(credit_arms.weights_file("scratch", 202, tmp_path)) as before:
         assert before["flexibility.evidence"].any()
+
+
+def test_generations_are_chained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The third goes on from the second, which goes on from the first: one call trains what is missing, with one seed,
+    and the third is compared with the second."""
+    quick = {"episodes": 8, "num_envs": 8, "learning_rate": 1e-9}
+    negotiated = SMALL | {"credit": "negotiated", "credit_requests": 2, "customers": 8}
+    arms = {
+        "scratch": credit_arms.Arm(SMALL | {"customers": 8}, "myopic", None, quick),
+        "again": credit_arms.Arm(negotiated, "scratch", None, quick, goes_on_from="scratch"),
+        "third": credit_arms.Arm(negotiated, "again", None, quick, goes_on_from="again"),
+    }
+    for module in (credit_arms, rides_credit):
+        monkeypatch.setattr(module, "ARMS", arms)
+    monkeypatch.setattr(credit_arms, "EXAMINED", 1)
+    credit_arms.train("third", 203, tmp_path, lambda text: None)
+    assert all(credit_arms.weights_file(name, 203, tmp_path).exists() for name in arms)
+    first, second, third = (credit_arms.load(name, 203, tmp_path) for name in arms)
+    for part, value in first.network.state_dict().items():
+        assert np.allclose(value, third.network.state_dict()[part], atol=1e-6)
+    # A rider's evidence grows from generation to generation.
+    evidence = [np.abs(one.entrant.flexibility["evidence"]).sum() for one in (first, second, third)]
+    assert evidence[0] < evidence[1] < evidence[2]
+    assert rides_credit._against("third", (203,)) == ["again seed 203"]
+
+
+def test_a_generation_depends_on_all_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other settings of the first are another third, which is trained and played anew."""
+    before = {name: credit_arms.settings(arm) for name, arm in credit_arms.ARMS.items()}
+    assert len({before[name] for name in ("scratch", "again", "third")}) == 3
+    other = dataclasses.replace(credit_arms.ARMS["scratch"], options={"episodes": 256})
+    monkeypatch.setitem(credit_arms.ARMS, "scratch", other)
+    after = {name: credit_arms.settings(arm) for name, arm in credit_arms.ARMS.items()}
+    assert {name for name in before if before[name] != after[name]} == {"scratch", "again", "third"}
+
+
+def test_from_nothing_with_futures_shown() -> None:
+    """8 in training and 32 when it is played, as today's default, but nothing taught."""
+    arm = credit_arms.ARMS["scratch-8"]
+    options = RidesOptions(**json.loads(credit_arms.config_of(arm, 201).env_kwargs))
+    assert (options.start, options.futures, options.credited, arm.shown) == ("none", 8, True, 32)
+    assert arm.against == credit_arms.TODAY
 
 
 def test_a_possible_default_is_compared_with_all_seeds_of_todays(

@@ -119,6 +119,16 @@ def test_float_is_no_integer() -> None:
         conform(np.array([1.0]), "x", (1,), np.dtype(np.int64))
 
 
+def test_what_is_right_is_not_printed() -> None:
+    """Words for an error take longer than a policy: 5 ms for a batch of observations."""
+
+    class Silent(np.ndarray):
+        def __repr__(self) -> str:
+            raise AssertionError("printed")
+
+    assert conform(np.zeros(3).view(Silent), "x", (3,), np.dtype(np.float32)).tolist() == [0, 0, 0]
+
+
 def test_missing_part_is_named() -> None:
     """A Dict observation without one of its parts says which."""
     layout = Layout(spaces.Dict({"a": BOX, "b": BOX}))

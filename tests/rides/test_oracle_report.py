@@ -41,7 +41,7 @@ def test_a_report_from_the_shell(weights, tmp_path, capsys):
     """Tables for people, the same as JSON, in a file, and in the card beside the weights."""
     out = tmp_path / "report.json"
     words = ["rides", "oracle", "report", "--weights", weights, "--requests", 6, 10, "--days", 6, "--states", 3]
-    words += ["--pyvrp", 30, "--best-of", 2, "--batches", 1, 3, "--timed", 10]
+    words += ["--pyvrp", 30, "--best-of", 2, "--batches", 1, 3, "--timed", 10, "--threads", 1, 2]
     picture = tmp_path / "report.png"
     assert _run(*words, "--out", out, "--card", "--figure", picture) == 0
     said = capsys.readouterr().out
@@ -55,7 +55,9 @@ def test_a_report_from_the_shell(weights, tmp_path, capsys):
         assert rows["incremental, 3,000"]["gap_percent"] <= rows[INSERTION]["gap_percent"]
         assert all((row["broken"], row["finished_percent"]) == (0, 100) for row in rows.values())
         assert rows["neural, best of 2 orders"]["gap_percent"] <= rows[GREEDY]["gap_percent"]
-        assert {row["days"] for row in part["speed"]} == ({1, 3} if part["requests"] == 10 else set())
+        timed = {(row["days"], row["threads"]) for row in part["speed"]}
+        assert timed == ({(1, 1), (3, 1), (1, 2), (3, 2)} if part["requests"] == 10 else set())
+        assert all(min(row["cpu_ms"], row["wall_ms"]) > 0 for row in part["speed"])
         offers = {row["oracle"]: row for row in part["offers"]}
         assert all(row["states"] == 3 for row in offers.values())
         assert offers["pooled"]["error_min"] <= offers[GREEDY]["error_min"]
@@ -144,6 +146,7 @@ def test_claims_follow_from_figures():
     [
         (["--days", 1], "expected --days of at least 2, got 1"),
         (["--requests", 46], "expected --requests as numbers of 1 to 45, got 46"),
+        (["--threads", 1, 0], "expected --threads as numbers of 1 to 1,024, got 1 0"),
         (["--best-of", 0], "expected --best-of of at least 1, got 0"),
         (["--figure", "r.txt"], "expected --figure as a file that ends in .png, .svg or .pdf, got 'r.txt'"),
         (["--out", "r.txt"], "expected --out as a file that ends in .json, got 'r.txt'"),

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from shoal.core.seeds import Stream
 from shoal.rides.env import RidesVectorEnv
 from shoal.rides.observe import MINUTES, OFFER_COLUMN
 from shoal.rides.options import RidesOptions
+from shoal.rides.policies import finals, onward
+from shoal.rides.policies.finals import Finals
 from shoal.rides.policies.halving import Halving
 from shoal.rides.policies.learned import Negotiator
 from shoal.rides.policies.simple import myopic
@@ -261,6 +264,149 @@ def test_an_offer_played_for_itself_is_worth_what_the_day_then_costs_less() -> N
     assert ends.max() < 0  # minutes driven
     assert saved[0] >= saved[1] - 15  # room in both directions holds the other's, but for the search's luck
     env.close()
+
+
+# -- the best three offers played to the end -------------------------------------------------------------
+
+
+def guess(env: Any, observations: Any) -> Any:
+    """Offers 4, 9 and 2 are the best, in this order; no change is worth nothing."""
+    return np.broadcast_to(np.where(np.arange(NUM_OFFERS) == NO_CHANGE, 0.0, -1.0), (env.num_envs, NUM_OFFERS)) + sum(
+        more * (np.arange(NUM_OFFERS) == offer) for more, offer in ((4.0, 4), (3.0, 9), (2.0, 2))
+    )
+
+
+def nobody(world: Any, observations: Any) -> Any:
+    return np.full(world.num_envs, NO_CHANGE)
+
+
+def test_only_the_three_best_offers_are_played_and_weighed(env: RidesVectorEnv) -> None:
+    """(played + 2 x judged) / 3 of them for one future and a judgement that counts as two; nothing else is offered."""
+    observations = env.look()
+    policy = Finals(nobody, guess, 1, judgement=2.0)
+    net = policy.net_min(env, observations)
+    best = np.tile([4, 9, 2], (3, 1))
+    gain = policy._gains(env, np.arange(3), best, np.array([0]))
+    np.testing.assert_allclose(net[:, [4, 9, 2]], (gain + 2 * guess(env, observations)[:, [4, 9, 2]]) / 3)
+    assert (net[:, NO_CHANGE] == 0).all()
+    assert np.isneginf(np.delete(net, [4, 9, 2, NO_CHANGE], 1)).all()
+    assert (np.isnan(policy.saves_min).sum(1) == 12).all()
+    p, minutes = env.menu.p_accept[:, 4], OFFER_MIN[4]
+    expected = p * (policy.saves_min[:, 4] - 0.05 * minutes) - 1.0 * (1 - p)  # as the desk works out what it is worth
+    np.testing.assert_allclose(gain[:, 0], expected)
+    observations["action_mask"][:, 4] = 0
+    assert np.isneginf(policy.net_min(env, observations)[:, 4]).all()
+    assert np.isnan(policy.saves_min[:, 4]).all()
+
+
+def test_all_finalists_meet_the_same_callers_and_draws(env: RidesVectorEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And so does the day as asked: the four differ in nothing but in what was agreed to now."""
+    env.look()
+    policy, begun = Finals(nobody, guess, 2), []
+    begin = Finals._begun
+
+    def watched(self: Any, *args: Any, **options: Any) -> Any:
+        own, keys = begin(self, *args, **options)
+        begun.append([part.reshape(3, 4, 2, -1) for part in (own.requests, own.rider, own.mood, keys)])
+        return own, keys
+
+    monkeypatch.setattr(Finals, "_begun", watched)
+    policy.net_min(env, env.look())
+    (parts,) = begun
+    for part in parts:
+        np.testing.assert_array_equal(part, np.broadcast_to(part[:, :1], part.shape))
+        assert (part[:, :, 0] != part[:, :, 1]).any()
+
+
+def test_a_number_of_futures_gives_the_same_offer_whatever_is_beside_it(env: RidesVectorEnv) -> None:
+    """And however many days are played at once. The days being booked are left as they are."""
+    before = {name: value.copy() for name, value in env.get_state().items()}
+    both = Finals(myopic(), guess, 3).net_min(env, env.look())
+    alone = RidesVectorEnv(1, OPTIONS, stream=Stream.EVALUATE)
+    alone.reset(seed=[6])
+    for _ in range(3):
+        alone.step(np.full(1, NO_CHANGE))
+    np.testing.assert_array_equal(Finals(myopic(), guess, 3).net_min(alone, alone.look())[0], both[1])
+    for name, value in env.get_state().items():
+        np.testing.assert_array_equal(value, before[name], err_msg=name)
+    alone.close()
+
+
+def test_futures_in_rounds_are_those_of_one_round() -> None:
+    """With time enough for all of them the offer is that of the fixed number."""
+    env = RidesVectorEnv(1, OPTIONS, stream=Stream.EVALUATE)
+    env.reset(seed=[6])
+    fixed, timed = Finals(myopic(), guess, 5), Finals(myopic(), guess, 5, seconds=60.0)
+    observations = env.look()
+    np.testing.assert_allclose(timed.net_min(env, observations), fixed.net_min(env, observations), rtol=1e-12)
+    assert timed.thought == fixed.thought == 5
+    env.close()
+
+
+def test_an_answer_is_there_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock on which each of 23 later calls takes 20 ms, of however many futures: in 0.2 s none ends, and the
+    judgement decides alone; in 2 s there are rounds of 2, 4, 9 and 12, and none is begun that would not end."""
+    now_s = 0.0
+
+    def slow(world: Any, observations: Any) -> Any:
+        nonlocal now_s
+        now_s += 0.02
+        return nobody(world, observations)
+
+    for module in (finals, onward):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now_s))
+    env = RidesVectorEnv(1, replace(OPTIONS, customers=24), stream=Stream.EVALUATE)
+    env.reset(seed=[6])
+    for seconds, thought, spent_s in ((0.2, 0, 0.2), (2.0, 27, 4 * 23 * 0.02)):
+        now_s = 0.0
+        policy = Finals(slow, guess, 1024, seconds=seconds)
+        offer = policy(env, env.look())
+        assert (policy.thought, round(now_s, 6)) == (thought, round(spent_s, 6))
+        assert thought or offer.tolist() == [4]
+    env.close()
+
+
+def test_who_calls_last_is_judged_as_ever(env: RidesVectorEnv) -> None:
+    for _ in range(2):
+        env.step(np.full(3, NO_CHANGE))
+
+    def never(world: Any, observations: Any) -> Any:
+        raise AssertionError("nobody calls any more")
+
+    policy = Finals(never, guess, 2)
+    assert policy(env, env.look()).tolist() == [4, 4, 4]
+    assert policy.thought == 0
+
+
+def test_the_desk_thinks_in_a_closed_loop(folder: Path, tmp_path: Path, capsys: Any) -> None:
+    day = tmp_path / "day.csv"
+    made = ["--csv", str(day), "--out", str(tmp_path / "day.svg"), "--customers", "8", "--split", "held_out"]
+    assert run_cli("rides", "day", *made) == 0
+    where = ["--runs-dir", str(folder), "--day", str(day), "--row", "4"]
+    capsys.readouterr()
+    closed = ["--think", "2s", "--think-loop", "closed"]
+    assert run_cli("rides", "offer", "r", *where, *closed, "--json") == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["basis"] == "played"
+    assert data["futures"] >= 1
+    assert sum(row["played"] for row in data["menu"]) == 4
+    assert data["menu"][NO_CHANGE]["worth_min"] == 0
+    assert run_cli("rides", "offer", "r", *where, *closed) == 0
+    said = capsys.readouterr().out
+    assert "were played to the end of the day: saved is less what it then asks of later riders" in said
+    assert "futures of it that the agent negotiates" in said
+    assert run_cli("rides", "offer", "r", *where, "--think-loop", "closed") == 2
+    assert "--think-loop closed says how to think: add --think 0.3s" in capsys.readouterr().err
+
+
+def test_evaluate_shows_what_a_closed_loop_adds(folder: Path, capsys: Any) -> None:
+    quick = ["--days", "2", "--no-reference", "--oracle-iterations", "5", "--threads", "1", "--json"]
+    closed = ["--think", "1", "--think-loop", "closed"]
+    assert run_cli("evaluate", "r", "--runs-dir", str(folder), *quick, *closed) == 0
+    found = json.loads(capsys.readouterr().out)["contests"]["base"]
+    assert "r" in found["differences"]["r, thinking"]
+    assert run_cli("evaluate", "r", "--runs-dir", str(folder), *quick, *closed[2:]) == 2
+    assert "add --think 6, a number of futures" in capsys.readouterr().err
 
 
 def test_evaluate_plays_the_rollout_of_a_runs_agent(folder: Path, capsys: Any) -> None:

@@ -116,6 +116,20 @@ def test_the_settings_follow_from_where_the_advantages_come_from():
     assert config_for("rides", env_kwargs='{"start": "none"}', clip=0.3).ppo.clip == 0.3
 
 
+def test_every_training_from_rewards_but_the_taught_one_has_a_short_horizon():
+    """The default, which starts taught and learns from rewards, keeps its settings: small steps of one pass."""
+
+    def settings(**own):
+        config = config_for("rides", env_kwargs=json.dumps(own))
+        ppo = config.ppo
+        return config.vector.num_envs, config.run.episodes, ppo.gae_lambda, ppo.clip, ppo.learning_rate
+
+    for start in ("none", "myopic", "lookahead"):
+        assert settings(start=start, credit="rewards") == (256, 12_800, 0.0, 0.2, 1e-3)
+    assert settings() == settings(credit="rewards") == (64, 2_560, 0.95, 0.1, 3e-4)
+    assert settings(start="lookahead") == (64, 2_560, 0.95, 0.1, 3e-4)  # with credit
+
+
 def test_a_rollout_is_a_whole_day():
     """Other numbers of customers change the rollout with them, unless it is given by hand."""
     assert config_for("rides", env_kwargs='{"customers": 45}').ppo.rollout_steps == 45

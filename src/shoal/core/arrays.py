@@ -163,16 +163,19 @@ def _of_row(error: EnvFault, row: int) -> EnvFault:
 
 def conform(part: Any, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """The slow path of a check: convert what may be converted, refuse the rest."""
-    expected = f"expected {name} of dtype {dtype} and shape {shape}, got {describe(part)}"
+
+    def expected() -> str:  # only of what is refused: printing a batch takes longer than a policy
+        return f"expected {name} of dtype {dtype} and shape {shape}, got {describe(part)}"
+
     if part is None or isinstance(part, str | bytes):
-        raise DtypeError(expected)
+        raise DtypeError(expected())
     try:
         array = np.asarray(part)
     except ValueError as error:  # a list of lists of unequal lengths
-        raise ShapeError(f"{expected}: {error}") from error
+        raise ShapeError(f"{expected()}: {error}") from error
     whole_numbers = array.dtype.kind in "biu" and dtype.kind in "iu"  # checked by value below
     if not whole_numbers and (array.dtype.kind not in "biuf" or not np.can_cast(array.dtype, dtype, "same_kind")):
-        raise DtypeError(f"{expected}; cast it in the environment if {array.dtype} -> {dtype} is meant")
+        raise DtypeError(f"{expected()}; cast it in the environment if {array.dtype} -> {dtype} is meant")
     if array.shape != shape:
         raise ShapeError(
             f"expected {name} of shape {shape}, got shape {array.shape} ({describe(part)}); nothing is broadcast"

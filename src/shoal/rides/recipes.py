@@ -14,7 +14,8 @@ _SCRATCH |= {"entropy_coef": 0.03, "entropy_schedule": "linear"}
 _START = _ALIKE | {"num_envs": 64, "episodes": 2_560, "clip": 0.1, "learning_rate": 3e-4}
 # One day's reward says little of one offer: one pass over it, since more fit the noise ...
 _TAUGHT = _START | {"policy_epochs": 1, "value_epochs": 20}
-# ... and from nothing a horizon of one request, and larger steps. It gets as far as the myopic policy.
+# ... and where there is more to learn a horizon of one request, and larger steps. From nothing it gets as far as the
+# myopic policy.
 _REWARDS = _ALIKE | {"num_envs": 256, "episodes": 12_800, "clip": 0.2, "learning_rate": 1e-3}
 _REWARDS |= {"minibatch_size": 1024, "value_epochs": 8, "gae_lambda": 0.0}
 
@@ -24,10 +25,11 @@ def recipe(options: RidesOptions) -> dict[str, Any]:
 
     >>> recipe(RidesOptions(start="none"))["num_envs"], recipe(RidesOptions())["policy_epochs"]
     (256, 1)
+    >>> recipe(RidesOptions(start="lookahead", credit="rewards"))["gae_lambda"]
+    0.0
     """
-    from_nothing = options.start in ("none", "myopic")
     if options.credited:
-        found = _SCRATCH if from_nothing else _START
+        found = _SCRATCH if options.start in ("none", "myopic") else _START
     else:
-        found = _REWARDS if from_nothing else _TAUGHT
+        found = _TAUGHT if options.start == "taught" else _REWARDS
     return {"gae_lambda": 0.95, "entropy_coef": 0.0, "entropy_schedule": "constant", **found}

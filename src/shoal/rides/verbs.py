@@ -154,6 +154,9 @@ class OfferArgs:
     think: str = ""
     """Seconds to think before the answer, such as 0.3s: as many more futures of the day are sampled as end in time.
     More precise, and not always the same answer: that depends on how many there were."""
+    think_loop: Literal["open", "closed"] = "open"
+    """With --think. open: in the futures every later rider is asked generously. closed: the run's agent negotiates with
+    them, once for each of its three best offers; that takes a hundred times as long a future."""
     picture: str = ""
     """File for a map of the routes if the offer is accepted (.png or .svg)."""
     runs_dir: str = "runs"
@@ -165,11 +168,14 @@ def offer(given: OfferArgs, say: Say) -> Shown:
     require("rides", "shoal rides")
     if bool(given.request) == (given.row is not None):
         raise ValueError("expected the call as --request or as --row of --day, one of the two")
+    if given.think_loop == "closed" and not given.think:
+        raise ValueError("--think-loop closed says how to think: add --think 0.3s")
     from shoal.rides.desk.calls import find_call
     from shoal.rides.desk.view import offer_data, offer_lines
     from shoal.rides.policies.learned import Negotiator
 
-    agent = Negotiator(given.run, runs_dir=given.runs_dir, think_s=_seconds(given.think) if given.think else None)
+    think_s = _seconds(given.think) if given.think else None
+    agent = Negotiator(given.run, runs_dir=given.runs_dir, think_s=think_s, loop=given.think_loop)
     desk = agent.desk()
     booked, call = find_call(desk.world, given.day, given.request, given.row)
     agent.offer(booked, *call)  # compiles or loads what is compiled; an open desk answers at the second call's speed

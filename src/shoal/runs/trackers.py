@@ -8,7 +8,7 @@ import os
 import secrets
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from shoal.runs.disk import read_json, replace_atomically, to_json
@@ -215,13 +215,13 @@ def own_places(names: str) -> tuple[str, ...]:
     >>> own_places("wandb, my_trackers:Csv")
     ('my_trackers:Csv',)
     """
-    return tuple(name for name in _split(names) if ":" in name)
+    return tuple(name for name in tracked(names) if ":" in name)
 
 
 def check_names(names: str, own: Mapping[str, type[Tracker]] | None = None) -> dict[str, type[Tracker]]:
     """The trackers in a comma-separated list, `own` ones among them; an unknown or uninstalled one is refused."""
     known = {**_CHOICES, **(own or {})}
-    for name in (wanted := _split(names)):
+    for name in (wanted := tracked(names)):
         if name not in known:
             raise ValueError(
                 f"unknown tracker {name!r}: choose from {', '.join(_CHOICES)}, or name a class of yours as module:Class"
@@ -231,8 +231,13 @@ def check_names(names: str, own: Mapping[str, type[Tracker]] | None = None) -> d
     return {name: known[name] for name in wanted}
 
 
-def _split(names: str) -> Sequence[str]:
-    return list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+def tracked(names: str) -> tuple[str, ...]:
+    """The names in a comma-separated list, each once.
+
+    >>> tracked("tensorboard, wandb,")
+    ('tensorboard', 'wandb')
+    """
+    return tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
 
 
 def make_trackers(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from shoal.rides.commands import BASELINES, baseline, run_contests
 from shoal.rides.contest.record import BASE, Contest
@@ -31,6 +31,7 @@ def evaluate_runs(
     runs_dir: str | Path = "runs",
     futures: int | None = None,
     think: int = 0,
+    think_loop: Literal["open", "closed"] = "open",
     checkpoint: str | None = None,
     baselines: Sequence[str] = BASELINES,
     say: Callable[[str], None] = lambda text: None,
@@ -41,8 +42,8 @@ def evaluate_runs(
     Several runs must be of the same options: they are then trainings of one kind with different seeds, and get the
     two-level interval. Baselines use what the first run learned of its riders. `reference` is (iterations, seeds) of
     the independent solver, or None. `futures`: how many the runs sample before each offer, if not as by default.
-    `think`: how many more futures each samples before an offer, as one more entrant called "RUN, thinking".
-    `checkpoint` is "last", "best" or an epoch.
+    `think`: how many more futures each samples before an offer, as one more entrant called "RUN, thinking",
+    and in which loop (finals.py). `checkpoint` is "last", "best" or an epoch.
     `baselines` are those that everybody is compared with, `policies` play along; "rollout:agent" plays futures with
     each run's agent, as one more entrant called "RUN, rollout".
     """
@@ -67,7 +68,7 @@ def evaluate_runs(
         entrants |= {f"{agent.name}, rollout": agent.rollout() for agent in agents}
         baselines = (*baselines, *names)
     if think:
-        thinking = [Negotiator(run, **of, think=think) for run in runs]
+        thinking = [Negotiator(run, **of, think=think, loop=think_loop) for run in runs]
         entrants |= {f"{agent.name}, thinking": agent.entrant() for agent in thinking}
         baselines = tuple(dict.fromkeys((*baselines, *names)))
     contests, played = run_contests(

@@ -93,7 +93,7 @@ class Offer:
     accepted: Planned
     refused: Planned
     menu: list[dict[str, Any]]  # of all 16: see `Desk._menu`
-    basis: str  # what `saves_min` of the menu goes by: "futures", "lookahead" or "now"
+    basis: str  # what `saves_min` of the menu goes by: "futures", "lookahead" or "now"; or "played" to the day's end
     futures: int  # sampled for it
     unserved: tuple[int, ...]  # bookings, from 0, that are on no route: no vehicle has room for them
 
@@ -156,7 +156,7 @@ class Desk:
         )
 
     def _futures(self, basis: str) -> int:
-        if isinstance(self.policy, Thinking):
+        if isinstance(self.policy, Thinking) and self.policy.thought:
             return self.policy.thought
         return self.options.futures if basis == "futures" else 0
 
@@ -169,18 +169,25 @@ class Desk:
 
         `extra_min`: route minutes more than before the call if it is agreed to, None where no place was found;
         `saves_now_min` and `saves_min`: minutes less than without a change, on the routes as they are and by the end of
-        the day; `worth_min`: expected net gain, what is saved less what asking and agreeing cost riders.
+        the day; `worth_min`: expected net gain, what is saved less what asking and agreeing cost riders. Where only
+        some offers were played to the end of the day, `played` says of which that is true: of the others the figures
+        are as without thinking.
         """
         menu = self.env.menu
         basis = "futures" if self.options.futures else "now" if self.env.lookahead is None else "lookahead"
         now_min = menu.saving_min[0]
-        if isinstance(self.policy, Thinking):
-            basis, saves_min = "futures", self.policy.saves_min[0]
-        elif basis == "now":
+        if basis == "now":
             saves_min = now_min
         else:
             column = OFFER_COLUMN[{"futures": "future", "lookahead": "value"}[basis]]
             saves_min = seen[:, column].astype(np.float64) * MINUTES
+        marks: list[dict[str, Any]] = [{}] * NUM_OFFERS
+        if isinstance(self.policy, Thinking) and self.policy.thought:
+            thought_min = self.policy.saves_min[0]
+            found = ~np.isnan(thought_min)
+            basis, saves_min = "futures" if found.all() else "played", np.where(found, thought_min, saves_min)
+            if basis == "played":
+                marks = [{"played": bool(one)} for one in found]
         worth_min = menu.expected_min(saves_min[None], *self.options.burden_rates)[0]
         return basis, [
             {
@@ -192,6 +199,7 @@ class Desk:
                 "saves_now_min": float(now_min[index]),
                 "saves_min": float(saves_min[index]),
                 "worth_min": float(worth_min[index]),
+                **marks[index],
             }
             for index in range(NUM_OFFERS)
         ]

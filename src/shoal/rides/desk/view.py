@@ -135,7 +135,7 @@ def why(data: Mapping[str, Any]) -> str:
     others = [row for at, row in enumerate(menu) if at != NO_CHANGE and row["possible"]]
     if not others:
         return "no change of these windows makes a place on the routes, or none is free of the rider's other rides"
-    best = max(others, key=lambda row: row["worth_min"])
+    best = max(others, key=lambda row: (row.get("played", True), row["worth_min"]))
     reason = f"the best change, {_change(best)}, would save {_saves(best['saves_min'], data)}"
     if best["worth_min"] <= 0:
         return f"{reason}: less than asking would cost riders (it is worth {best['worth_min']:+.1f} minutes)"
@@ -154,6 +154,7 @@ def _say(data: Mapping[str, Any]) -> str | None:
 def _saves(minutes: float, data: Mapping[str, Any]) -> str:
     basis = {
         "futures": f"by the end of the day, the mean over {data['futures']} sampled futures of it",
+        "played": f"by the end of the day, the mean over {data['futures']} futures of it that the agent negotiates",
         "lookahead": "by the end of the day, as the lookahead predicts",
         "now": "on the routes as they are now",
     }
@@ -228,7 +229,10 @@ def _own(row: Mapping[str, Any]) -> str:
 
 def _menu_lines(data: Mapping[str, Any]) -> list[str]:
     """The offers of most worth, the one made among them."""
-    rows = sorted(enumerate(data["menu"]), key=lambda entry: (-entry[1]["possible"], -entry[1]["worth_min"]))
+    rows = sorted(
+        enumerate(data["menu"]),
+        key=lambda entry: (-entry[1]["possible"], -entry[1].get("played", True), -entry[1]["worth_min"]),
+    )
     shown = [
         entry for at, entry in enumerate(rows) if entry[1]["possible"] and (at < SHOWN or entry[0] == data["offer"])
     ]
@@ -242,7 +246,9 @@ def _menu_lines(data: Mapping[str, Any]) -> list[str]:
             f"{row['saves_min']:>18.1f}{row['worth_min']:>+8.1f}"
         )
     worth = f"P(yes) x (saved {by_end} - {patience:g} for each minute of change) - {refusal:g} x P(no)"
-    return [*lines, f"minutes of driving; worth = {worth}"]
+    played = sum(row["possible"] and row.get("played", False) for row in data["menu"])
+    only = f"the first {played} were played to the end of the day: saved is less what it then asks of later riders"
+    return [*lines, f"minutes of driving; worth = {worth}", *([only] if played else [])]
 
 
 def _sheet(vehicle: Mapping[str, Any], call: int) -> list[str]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Report = Mapping[str, Any]
+TIMED = 30  # requests a day of the times, where those of several sizes were taken
 _STYLES = ("-", "--", ":", "-.")
 
 
@@ -28,7 +29,7 @@ def report_figure(found: Report) -> Figure:
     axes = figure.subplots(1, 2 if timed else 1, squeeze=False)[0]
     draw_gaps(axes[0], found)
     if timed:
-        draw_times(axes[1], timed[-1])
+        draw_times(axes[1], next((part for part in timed if part["requests"] == TIMED), timed[-1]))
     return figure
 
 
@@ -49,8 +50,9 @@ def draw_gaps(ax: Axes, found: Report) -> None:
 
 
 def draw_times(ax: Axes, part: Mapping[str, Any]) -> None:
-    """CPU time of days that are planned in one call."""
-    rows = part["speed"]
+    """CPU time of days that are planned in one call, with the fewest threads that were tried."""
+    fewest = min(row.get("threads", 1) for row in part["speed"])
+    rows = [row for row in part["speed"] if row.get("threads", 1) == fewest]
     for name, style in _styled(list(dict.fromkeys(row["oracle"] for row in rows))).items():
         points = [(row["days"], row["cpu_ms"]) for row in rows if row["oracle"] == name]
         ax.plot(*zip(*points, strict=True), label=name, **style)

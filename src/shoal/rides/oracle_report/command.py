@@ -15,7 +15,7 @@ from shoal.tasks import Command, Say, Shown
 
 GATED = (10, 20, 30)  # requests a day at which greedy routes must be shorter than those of plain insertion
 FINISHED_PERCENT, NEAR_PERCENT = 95.0, 10.0
-MOST_REQUESTS = 45
+MOST_REQUESTS, MOST_THREADS = 45, 1024
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,9 @@ class OracleOptions:
     """Days planned at once when the time is taken."""
     timed: tuple[int, ...] = (30,)
     """Requests a day at which the time is taken, of those in --requests."""
-    threads: int = 1
-    """Threads that are used when the time is taken; plans do not depend on them."""
+    threads: tuple[int, ...] = (1,)
+    """Threads with which the time is taken; with several numbers (1 2) one after the other. Plans do not depend on
+    them."""
     device: str = "cpu"
     """Where the network is computed: cpu or cuda."""
     out: str = ""
@@ -52,11 +53,12 @@ class OracleOptions:
     """Write it into the card beside the weights too, where shoal train rides --oracle neural reads it."""
 
     def __post_init__(self) -> None:
-        for name, least in (("days", 2), ("states", 0), ("pyvrp", 0), ("best_of", 1), ("threads", 1)):
+        for name, least in (("days", 2), ("states", 0), ("pyvrp", 0), ("best_of", 1)):
             if getattr(self, name) < least:
                 flag = name.replace("_", "-")
                 raise ValueError(f"expected --{flag} of at least {least}, got {getattr(self, name)}")
-        for name, most in (("requests", MOST_REQUESTS), ("timed", MOST_REQUESTS), ("batches", 1 << 20)):
+        ranges = {"requests": MOST_REQUESTS, "timed": MOST_REQUESTS, "batches": 1 << 20, "threads": MOST_THREADS}
+        for name, most in ranges.items():
             values = getattr(self, name)
             if not values or min(values) < 1 or max(values) > most:
                 words = " ".join(map(str, values)) or "none"
@@ -84,7 +86,7 @@ def report(options: OracleOptions, say: Say = lambda text: None) -> dict[str, An
     source = world.days("held_out", again=True)
     days = np.stack([source.draw(seed).requests for seed in range(max(options.days, options.states))])
     before = torch.get_num_threads()
-    torch.set_num_threads(options.threads)
+    torch.set_num_threads(options.threads[0])
     try:
         neural = NeuralOracle(world.problem, network, device=options.device)
         planners = gaps.planners(world.problem, neural.router, best_of=options.best_of, pyvrp=options.pyvrp)
@@ -96,8 +98,11 @@ def report(options: OracleOptions, say: Say = lambda text: None) -> dict[str, An
             if options.states and size > 1:
                 part["offers"] = offers.offer_errors(neural, some[: options.states])
             if size in options.timed:
-                for batch in options.batches:
-                    part["speed"] += speed.speed(neural.router, some, batch, options.threads)
+                for threads in options.threads:
+                    torch.set_num_threads(threads)
+                    for batch in options.batches:
+                        part["speed"] += speed.speed(neural.router, some, batch, threads)
+                torch.set_num_threads(options.threads[0])
                 part["one_call_for_64"] = speed.batching(neural.router, some)
             sizes.append(part)
             say(f"{size} requests: {_sentence(part)}")
@@ -109,7 +114,7 @@ def report(options: OracleOptions, say: Say = lambda text: None) -> dict[str, An
         "code": code(),
         "machine": machine(),
         "device": options.device if options.device == "cpu" else torch.cuda.get_device_name(),
-        "threads": options.threads,
+        "threads": list(options.threads),
         "days": options.days,
         "sizes": sizes,
         "claims": claims(sizes),
@@ -152,12 +157,13 @@ def lines_of(found: dict[str, Any]) -> list[str]:
             wrong = _number(row["sign_errors_percent"], ".0f")
             offers.append([size, row["oracle"], wrong, *shown, f"{row['cpu_ms_a_state']:.2f}"])
         times += [
-            [size, row["oracle"], row["days"], f"{row['cpu_ms']:.1f}", f"{row['wall_ms']:.1f}"] for row in part["speed"]
+            [size, row["oracle"], row["days"], row["threads"], f"{row['cpu_ms']:.1f}", f"{row['wall_ms']:.1f}"]
+            for row in part["speed"]
         ]
     heads = (
         ["requests", "oracle", "gap %", "95th %", "finished %", "broken", "CPU ms a day"],
         ["requests", "16 offers by", "wrong signs %", "rank corr.", "lost min", "error min", "CPU ms"],
-        ["requests", "oracle", "days at once", "CPU ms", "wall ms"],
+        ["requests", "oracle", "days at once", "threads", "CPU ms", "wall ms"],
     )
     lines = []
     for head, rows in zip(heads, (plans, offers, times), strict=True):

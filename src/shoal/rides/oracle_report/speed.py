@@ -21,7 +21,10 @@ SINGLE = 64  # days planned one by one, and together
 
 
 def speed(router: Router, days: Array, batch: int, threads: int) -> list[dict[str, Any]]:
-    """A row for each oracle: ms of CPU and of wall for `batch` days; days are repeated where there are fewer."""
+    """A row for each oracle: ms of CPU and of wall for `batch` days; days are repeated where there are fewer.
+
+    The network computes with as many threads as torch has been given.
+    """
     some = days[np.arange(batch) % len(days)]
     count = np.full(batch, days.shape[1])
     oracle = RoutingOracle(router.problem, threads)
@@ -39,7 +42,7 @@ def speed(router: Router, days: Array, batch: int, threads: int) -> list[dict[st
     rows = []
     for name, call in calls.items():
         cpu_ms, wall_ms = timed(call) if batch < LARGE else timed(call, 1, warm=False)
-        rows.append({"oracle": name, "days": batch, "cpu_ms": cpu_ms, "wall_ms": wall_ms})
+        rows.append({"oracle": name, "days": batch, "threads": threads, "cpu_ms": cpu_ms, "wall_ms": wall_ms})
     oracle.close()
     return rows
 

@@ -36,6 +36,8 @@ class Halving(Thinking):
     `act` returns the agent's offers int64[N].
     """
 
+    build, polish = BUILD_ITERATIONS, POLISH
+
     def __init__(
         self,
         act: Act,
@@ -47,7 +49,7 @@ class Halving(Thinking):
     ) -> None:
         super().__init__(scores, futures, judgement=judgement)
         self.act, self.played = act, played
-        self._onward = Onward()
+        self._onward = Onward(self.build)
 
     def net_min(self, env: RidesVectorEnv, observations: dict[str, Array]) -> Array:
         """Expected net gain of each offer, float64[N, 16]: of those played for themselves with that counted in."""
@@ -106,17 +108,30 @@ class Halving(Thinking):
 
     def _gains(self, env: RidesVectorEnv, days: Array, offers: Array, numbers: Array) -> Array:
         """Expected net gain of these offers [K, F] to days[k] over futures of these numbers, against no change."""
-        bookings, (patience, refusal) = env.bookings, env.options.burden_rates
-        worth = np.empty(offers.shape)
-        for t in np.unique(bookings.t[days]).tolist():
-            here = np.flatnonzero(bookings.t[days] == t)
-            made = np.concatenate([offers[here], np.full((len(here), 1), NO_CHANGE)], 1)
-            net = self._ends(env, days[here], made, numbers, t)
-            worth[here] = (net[:, :-1] - net[:, -1:]).mean(2)  # [K, offers]
+        return self._gain(env, days, offers, self._worth(env, days, offers, numbers).mean(2))
+
+    def _gain(self, env: RidesVectorEnv, days: Array, offers: Array, worth: Array) -> Array:
+        """Expected net gain of these offers when an acceptance is worth so many minutes, all of them [K, F]."""
+        patience, refusal = env.options.burden_rates
         p = env.menu.p_accept[days[:, None], offers]
         return np.asarray(p * (worth - patience * OFFER_MIN[offers]) - refusal * (1 - p))
 
-    def _ends(self, env: RidesVectorEnv, days: Array, offers: Array, numbers: Array, t: int) -> Array:
+    def _worth(
+        self, env: RidesVectorEnv, days: Array, offers: Array, numbers: Array, until_s: float | None = None
+    ) -> Array:
+        """Minutes that the rest of the day is better with these offers accepted, float64[K, F, futures]."""
+        worth = np.empty((*offers.shape, len(numbers)))
+        t_of = env.bookings.t[days]
+        for t in np.unique(t_of).tolist():
+            here = np.flatnonzero(t_of == t)
+            made = np.concatenate([offers[here], np.full((len(here), 1), NO_CHANGE)], 1)
+            net = self._ends(env, days[here], made, numbers, t, until_s)
+            worth[here] = net[:, :-1] - net[:, -1:]
+        return worth
+
+    def _ends(
+        self, env: RidesVectorEnv, days: Array, offers: Array, numbers: Array, t: int, until_s: float | None = None
+    ) -> Array:
         """What days come to when these offers are accepted, in minutes less than nothing: float64[K, F, futures]."""
         shape = *offers.shape, len(numbers)
         keys, which = (
@@ -124,9 +139,9 @@ class Halving(Thinking):
         )
         source = np.broadcast_to(days[:, None, None], shape).ravel()
         own, _ = self._begun(env, source, keys, which, t, without=False)
-        own.put(np.broadcast_to(offers[:, :, None], shape).ravel(), np.ones(len(source), np.bool_), BUILD_ITERATIONS)
-        self._onward.go_on(self.act, own.customers - t - 1)
-        env.oracle.polish(own.plans, keys, POLISH)
+        own.put(np.broadcast_to(offers[:, :, None], shape).ravel(), np.ones(len(source), np.bool_), self.build)
+        self._onward.go_on(self.act, own.customers - t - 1, until_s)
+        env.oracle.polish(own.plans, keys, self.polish)
         patience, refusal = env.options.burden_rates
         later = np.arange(own.customers) > t
         burden = patience * (own.agreed_min() * later).sum(1) + refusal * (own.refused() & later).sum(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -16,6 +16,8 @@ from shoal.learn.policy import Agent
 from shoal.learn.weights import load_weights, weights_of
 from shoal.rides.observe import MINUTES
 from shoal.rides.options import FUTURES, RidesOptions
+from shoal.rides.policies import finals
+from shoal.rides.policies.finals import Finals
 from shoal.rides.policies.network import RidesNetwork
 from shoal.rides.policies.thinking import MOST_FUTURES, Thinking
 from shoal.runs import checkpoint as checkpoints
@@ -44,7 +46,8 @@ class Negotiator:
 
     `futures`: how many to sample before each offer; by default 32, or none if the run was trained without. `think`:
     how many more, to be weighed against the network's judgement (thinking.py), or with `think_s` as many as end in so
-    many seconds.
+    many seconds. `loop`: in an open one every later rider of a future is asked generously; in a closed one the agent
+    negotiates them, for its best three offers one by one (finals.py).
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class Negotiator:
         futures: int | None = None,
         think: int = 0,
         think_s: float | None = None,
+        loop: Literal["open", "closed"] = "open",
     ) -> None:
         from shoal.rides.observe import FEATURES_VERSION
 
@@ -78,7 +82,10 @@ class Negotiator:
         self.thinking: Thinking | None = None
         if think or think_s is not None:
             self._check_judges("--think")
-            self.thinking = Thinking(self.net_min, think or MOST_FUTURES, seconds=think_s)
+            if loop == "closed":
+                self.thinking = Finals(self.act, self.net_min, think or finals.MOST_FUTURES, seconds=think_s)
+            else:
+                self.thinking = Thinking(self.net_min, think or MOST_FUTURES, seconds=think_s)
 
     def act(self, env: Any, observations: dict[str, Array]) -> Array:
         """The offers int64[N] of highest probability, for any number of customers a day."""

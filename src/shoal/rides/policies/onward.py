@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,13 +18,19 @@ Act = Callable[["RidesVectorEnv", dict[str, Array]], Array]
 BUILD_ITERATIONS = 2  # ruin-and-recreate iterations after each later request
 
 
+class OutOfTime(Exception):
+    """These days cannot be played to the end in time."""
+
+
 class Onward:
     """An environment beside the real one, with days of its own for as long as they are needed.
 
-    The agent sees there what it sees in the real one, less futures.
+    The agent sees there what it sees in the real one, less futures. `build_iterations`: of the search after each
+    request.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, build_iterations: int = BUILD_ITERATIONS) -> None:
+        self.build_iterations = build_iterations
         self._world: RidesVectorEnv | None = None
 
     def begin(self, env: RidesVectorEnv, count: int) -> Bookings:
@@ -33,12 +40,17 @@ class Onward:
         world.bookings = Bookings(world.world, count, env.oracle, with_base=False)
         return world.bookings
 
-    def go_on(self, act: Act, requests: int) -> None:
-        """Negotiate so many requests of every day."""
+    def go_on(self, act: Act, requests: int, until_s: float | None = None) -> None:
+        """Negotiate so many requests of every day; OutOfTime when the next would not be done by `until_s`, as
+        `time.monotonic()` counts."""
         world = self._world
         assert world is not None
-        for _ in range(requests):
-            world.bookings.book(act(world, world.look()), BUILD_ITERATIONS)
+        began_s = time.monotonic()
+        for done in range(requests):
+            spent_s = time.monotonic() - began_s
+            if until_s is not None and began_s + spent_s * (1 + 1 / max(1, done)) > until_s:
+                raise OutOfTime
+            world.bookings.book(act(world, world.look()), self.build_iterations)
 
     def close(self) -> None:
         """End its threads."""
