@@ -10,12 +10,15 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from shoal.comparison.metrics import BY_NAME
-from shoal.config import TrainConfig, chosen, from_dict, to_dict
+from shoal.config import MOST_SEED, TrainConfig, chosen, from_dict, to_dict
+from shoal.core.checks import check_whole
+from shoal.core.records import record
 from shoal.core.seeds import derived_seed
 from shoal.origin import located
 from shoal.tasks.presets import without_budget
 
 Match = Literal["samples", "updates", "wall"]
+MOST_SEEDS = 100_000
 MOST_ROUNDED = 1.5  # times the budget asked for, so that all arms have the same
 
 
@@ -58,9 +61,13 @@ class Plan:
             raise ValueError(
                 f"expected two arms or more, got {len(self.arms)}: say what varies, e.g. --vary num_envs=64,256"
             )
-        for name, least in (("seeds", 1), ("held_out", 2)):
-            if getattr(self, name) < least:
-                raise ValueError(f"expected --{name.replace('_', '-')} of at least {least}, got {getattr(self, name)}")
+        if self.alone and len(self.arms) != 1:
+            raise ValueError(f"expected one arm in a training with several seeds, got {len(self.arms)}")
+        if len({arm.name for arm in self.arms}) < len(self.arms):
+            raise ValueError(f"expected arms of different names, got {', '.join(arm.name for arm in self.arms)}")
+        check_whole("seeds", self.seeds, 1, MOST_SEEDS)
+        check_whole("held_out", self.held_out, 2)
+        check_whole("seed", self.seed, 0, MOST_SEED)
         if self.primary not in BY_NAME:
             raise ValueError(f"expected --primary as one of {', '.join(BY_NAME)}, got {self.primary!r}")
 
@@ -72,9 +79,8 @@ class Plan:
         return asdict(self)
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Plan:
-        arms = tuple(Arm(**arm) for arm in data["arms"])
-        return Plan(**{**data, "arms": arms, "imports": tuple(data.get("imports", ()))})
+    def from_json(data: Any, where: str = "the plan") -> Plan:
+        return record(Plan, data, where)
 
 
 def grid(vary: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
