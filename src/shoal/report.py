@@ -217,8 +217,8 @@ def _charts(rows: list[dict[str, Any]], config: dict[str, Any]) -> str:
     own = [(name, f"{name.removeprefix('info/')}, mean of the last 100 episodes") for name in said[:_MOST_INFOS]]
     for key, label in dict((_CURVES[0], *task.curves, *own, *_CURVES[1:])).items():
         # Some metrics are not of every epoch.
-        there = [(steps, row) for row in rows if key in row and (steps := finite(row.get("steps"))) is not None]
-        steps, values = [steps for steps, _ in there], [finite(row.get(key)) for _, row in there]
+        there = [(at, row) for row in rows if key in row and (at := finite(row.get("steps"))) is not None]
+        steps, values = [at for at, _ in there], [finite(row.get(key)) for _, row in there]
         if set(values) - {None} and key not in task.hidden_curves:
             target = finite(targets.get(key))
             drawn = chart(steps, [Line(label, values)], label=label, unit="environment steps", target=target)

@@ -178,7 +178,8 @@ def _steps(base: TrainConfig, config: TrainConfig, way: str, base_speed: float |
         if way != "samples":
             raise ValueError(f"expected a budget in --steps or --epochs with --match {way}, got one in episodes")
         return 0
-    steps = chosen(base.run.steps)
+    assert base.run.steps is not None  # settled by `arms_of`
+    steps = base.run.steps
     if way == "samples":
         return steps
     if way == "updates":
