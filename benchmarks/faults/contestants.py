@@ -162,7 +162,13 @@ def _compiled(kind: str) -> dict[str, Any]:
     values = {"nan-obs": {"obs": np.nan}, "inf-obs": {"obs": np.inf}, "nan-reward": {"reward": np.nan}}
     shared = shared_memory()
     envs = CompiledVectorEnv(Breaking(**{**none, **values.get(kind, {"raises": 1.0})}), N)
-    found: dict[str, Any] = {"said": "went on: nothing was noticed", "type": "", "close_s": 0.0, "left": 0, "shared": []}
+    found: dict[str, Any] = {
+        "said": "went on: nothing was noticed",
+        "type": "",
+        "close_s": 0.0,
+        "left": 0,
+        "shared": [],
+    }
     envs.reset(seed=SEED)
     start = time.monotonic()  # compiling takes as long as it takes
     try:

@@ -56,7 +56,9 @@ def test_what_stays_in_shared_memory_is_seen() -> None:
     assert not _unowned({name})
 
 
-@pytest.mark.parametrize(("name", "scenario"), [("serial", "obs-floats"), ("split", "kill"), ("process", "raise-close")])
+@pytest.mark.parametrize(
+    ("name", "scenario"), [("serial", "obs-floats"), ("split", "kill"), ("process", "raise-close")]
+)
 def test_a_scenario_is_played(name: str, scenario: str) -> None:
     row = fault_matrix._cell(name, scenario, play(name, scenario))
     assert row.value == 1.0, row.detail
