@@ -148,6 +148,30 @@ def test_one_damaged_value_of_a_folder_is_named(name: str, made: dict[str, Path]
     assert _fuzz(made[name], FOLDERS[name][1], 25, True) > 0
 
 
+@pytest.mark.parametrize(
+    ("file", "was", "becomes", "says"),
+    [
+        ("done/0-a-s02.json", '"final": 62.0', '"final": "x"', "final as a number or nothing, got 'x'"),
+        ("done/1-b-s00.json", '"steps": 2000', '"steps": 1e999', "steps as a whole number, got inf"),
+        ("done/1-b-s00.json", '"settings": "b"', '"settings": []', "settings as text, got []"),
+        ("done/0-a-s02.json", '"arm": "a"', '"arm": "b"', "arm as 'a', got 'b'"),
+        ("config.json", '"seeds": 6', '"seeds": 4611686018427387904', "--seeds of at most 100,000"),
+        ("config.json", '"name": "b"', '"name": "a"', "arms of different names"),
+    ],
+)
+def test_the_file_and_the_value_are_named(made: dict[str, Path], file: str, was: str, becomes: str, says: str) -> None:
+    path = made["comparison"] / file
+    sound = path.read_text()
+    assert sound.count(was) == 1
+    try:
+        path.write_text(sound.replace(was, becomes))
+        said = try_it(made["comparison"])
+    finally:
+        path.write_text(sound)
+    assert f"{path} is damaged: expected {says}" in said
+    assert said.endswith("Restore it from a backup, or start anew")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", FOLDERS)

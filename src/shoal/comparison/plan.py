@@ -10,8 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from shoal.comparison.metrics import BY_NAME
-from shoal.config import MOST_SEED, TrainConfig, chosen, from_dict, to_dict
-from shoal.core.checks import check_whole
+from shoal.config import TrainConfig, chosen, from_dict, to_dict
 from shoal.core.records import record
 from shoal.core.seeds import derived_seed
 from shoal.origin import located
@@ -65,9 +64,11 @@ class Plan:
             raise ValueError(f"expected one arm in a training with several seeds, got {len(self.arms)}")
         if len({arm.name for arm in self.arms}) < len(self.arms):
             raise ValueError(f"expected arms of different names, got {', '.join(arm.name for arm in self.arms)}")
-        check_whole("seeds", self.seeds, 1, MOST_SEEDS)
-        check_whole("held_out", self.held_out, 2)
-        check_whole("seed", self.seed, 0, MOST_SEED)
+        for name, least in (("seeds", 1), ("held_out", 2), ("seed", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"expected --{name.replace('_', '-')} of at least {least}, got {getattr(self, name)}")
+        if self.seeds > MOST_SEEDS:
+            raise ValueError(f"expected --seeds of at most {MOST_SEEDS:,}, got {self.seeds}")
         if self.primary not in BY_NAME:
             raise ValueError(f"expected --primary as one of {', '.join(BY_NAME)}, got {self.primary!r}")
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar
 from shoal.core.checks import shown, spelled
 
 Kind = TypeVar("Kind")
+MISSING: Any = dataclasses.MISSING
 MOST, MOST_WHOLE = 1e60, 2**63 - 1  # larger ones overflow in what is computed from them
 
 
@@ -39,7 +40,7 @@ def record(kind: type[Kind], data: Any, where: str) -> Kind:
 
 
 def expect(value: Any, hint: Any, name: str, where: str) -> None:
-    """One value of a file that is no record as a whole; `name` is its place in the file."""
+    """One value of a file that is no record as a whole; `name` is its place in the file, MISSING what is not there."""
     try:
         _value(value, hint, name)
     except ValueError as error:
@@ -63,15 +64,20 @@ def _made(kind: Any, data: Any, at: str) -> Any:
     for name in sorted(set(values) - set(fields)):
         raise ValueError(f"expected {at or 'it'} with {', '.join(fields)}, got also {shown(name)}")
     for name, field in fields.items():
-        if name not in values and field.default is field.default_factory is dataclasses.MISSING:
-            raise ValueError(f"expected {inside}{name} as {_spelled(_hints(kind)[name])}, it is missing")
+        if name not in values and field.default is field.default_factory is MISSING:
+            _value(MISSING, _hints(kind)[name], inside + name)
     return kind(**{name: _value(value, _hints(kind)[name], inside + name) for name, value in values.items()})
 
 
 def _object(data: Any, at: str) -> Mapping[str, Any]:
     if not isinstance(data, dict):
-        raise ValueError(f"expected {at or 'it'} as an object, got {shown(data)}")
+        raise _wrong(data, "an object", at or "it")
     return data
+
+
+def _wrong(value: Any, meant: str, at: str) -> ValueError:
+    got = "it is missing" if value is MISSING else f"got {shown(value)}"
+    return ValueError(f"expected {at} as {meant}, {got}")
 
 
 def _value(value: Any, hint: Any, at: str) -> Any:
@@ -95,7 +101,7 @@ def _value(value: Any, hint: Any, at: str) -> Any:
         return {name: _value(part, inner[1], f"{at}.{name}") for name, part in _object(value, at).items()}
     elif _is(value, hint):
         return value
-    raise ValueError(f"expected {at} as {_spelled(hint)}, got {shown(value)}")
+    raise _wrong(value, _spelled(hint), at)
 
 
 def _is(value: Any, hint: Any) -> bool:
@@ -105,7 +111,7 @@ def _is(value: Any, hint: Any) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool) and -MOST <= value <= MOST  # NaN is not
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool) and -MOST_WHOLE <= value <= MOST_WHOLE
-    return isinstance(value, hint) if hint in (str, bool, dict, list) else True
+    return isinstance(value, hint) if hint in (str, bool, dict, list) else value is not MISSING
 
 
 def _spelled(hint: Any) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.core.records import expect
+from shoal.core.records import MISSING, expect
 from shoal.runs.folder import Run
 
 _READ: dict[str, Any] = {  # what pages and comparisons rely on; all else is only shown
     "task": str,
-    "env_kwargs": str | None,
     "vector": dict[str, Any],
     "ppo": dict[str, Any],
     "run": dict[str, Any],
@@ -23,5 +22,6 @@ def settings(run: Run) -> dict[str, Any]:
     config = run.config
     for name, hint in _READ.items():
         group, _, inner = name.rpartition(".")
-        expect((config[group] if group else config).get(inner), hint, name, str(run.path / "config.json"))
+        values = config[group] if group else config
+        expect(values.get(inner, MISSING), hint, name, str(run.path / "config.json"))
     return config
