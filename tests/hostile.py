@@ -62,7 +62,7 @@ def check_harmless(page: str) -> None:
 
 def spoiled(value: Any) -> Iterator[Any]:
     """Copies of JSON data, each with one value, or the name of one, replaced by what nobody wants on a page."""
-    for place in list(_places(value)):
+    for place in list(places(value)):
         if place:
             changed = copy.deepcopy(value)
             parent = changed
@@ -79,9 +79,9 @@ def spoiled(value: Any) -> Iterator[Any]:
                 yield renamed
 
 
-def _places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Every leaf and every container."""
     yield place
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, part in items:
-        yield from _places(part, (*place, key))
+        yield from places(part, (*place, key))

@@ -93,24 +93,36 @@ def test_damaged_json_is_named(name: str, content: str, runs_dir: Path, capsys: 
         path.write_text(whole)
 
 
-def test_a_file_that_lacks_a_part(
-    runs_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What nobody foresaw is a sentence too: what it was, where, and how to see more."""
+def test_a_file_that_lacks_a_part(runs_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The file, what was expected and what came."""
     path = runs_dir / "done" / "config.json"
     whole = path.read_text()
     path.write_text('{"task": "CartPole-v1"}')
     try:
         capsys.readouterr()
-        run("report", str(runs_dir / "done"), code=1)
-        text = said(capsys)
-        assert "unexpected KeyError: 'vector' (shoal/report.py, line" in text
-        assert "SHOAL_DEBUG=1" in text
-        monkeypatch.setenv("SHOAL_DEBUG", "1")
-        run("report", str(runs_dir / "done"), code=1)
-        assert "Traceback (most recent call last)" in capsys.readouterr().err
+        run("report", str(runs_dir / "done"), code=2)
+        assert f"{path} is damaged: expected vector as an object, it is missing" in said(capsys)
     finally:
         path.write_text(whole)
+
+
+def test_what_nobody_foresaw(
+    runs_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is a sentence too: what it was, where, and how to see more."""
+
+    def broken(run: object) -> None:
+        raise KeyError("vector")
+
+    monkeypatch.setattr("shoal.report.settings_of", broken)
+    capsys.readouterr()
+    run("report", str(runs_dir / "done"), code=1)
+    text = said(capsys)
+    assert "unexpected KeyError: 'vector' (shoal/report.py, line" in text
+    assert "SHOAL_DEBUG=1" in text
+    monkeypatch.setenv("SHOAL_DEBUG", "1")
+    run("report", str(runs_dir / "done"), code=1)
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
 
 
 def test_a_missing_package_names_the_extra() -> None:

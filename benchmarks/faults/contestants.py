@@ -31,11 +31,16 @@ Made = Callable[..., Any]
 
 def factories(kind: str | None, **options: Any) -> list[Any]:
     """N sound environments, or N - 1 and one that breaks."""
-    made: list[Any] = [TickEnv] * N
+    whole = kind == "obs-floats"  # where whole numbers belong
+    made: list[Any] = [functools.partial(TickEnv, whole=whole)] * N
     if kind is not None:
         at = 1 if kind.endswith("-reset") else AT
-        made[BAD] = functools.partial(FaultyEnv, kind, **{"at_step": at, **options})
+        made[BAD] = functools.partial(_breaking, kind, whole, **{"at_step": at, **options})
     return made
+
+
+def _breaking(kind: str, whole: bool, **options: Any) -> FaultyEnv:
+    return FaultyEnv(kind, TickEnv(whole=whole), **options)
 
 
 def make(name: str, envs: list[Any], **options: Any) -> Any:
@@ -88,7 +93,7 @@ def play(name: str, scenario: str) -> dict[str, Any]:
     if policy:
         options = {"on_fault": "restart", "max_restarts": 3 if policy == "loop" else 10}
     once = None if policy != "restart" else f"/tmp/shoal-faults-{os.getpid()}-{time.monotonic_ns()}"
-    before = children()
+    before, shared = children(), shared_memory()
     envs: Any = None
     try:
         if name == "compiled":
@@ -121,9 +126,11 @@ def play(name: str, scenario: str) -> dict[str, Any]:
         with contextlib.suppress(OSError):
             os.unlink(once)
     deadline = time.monotonic() + 2.0
-    while (left := len(children() - before)) and time.monotonic() < deadline:
+    while (left := len(children() - before)) + len(lost := _unowned(shared_memory() - shared)):
+        if time.monotonic() > deadline:
+            break
         time.sleep(0.05)
-    found["left"] = left
+    found["left"], found["shared"] = left, sorted(lost)
     found["text_whole"] = ERROR_TEXT in found["said"]
     found["said"] = found["said"].split("\n--- traceback")[0][:4000]
     return found
@@ -153,8 +160,15 @@ def _compiled(kind: str) -> dict[str, Any]:
 
     none = {"obs": 0.0, "reward": 0.0, "raises": 0.0}
     values = {"nan-obs": {"obs": np.nan}, "inf-obs": {"obs": np.inf}, "nan-reward": {"reward": np.nan}}
+    shared = shared_memory()
     envs = CompiledVectorEnv(Breaking(**{**none, **values.get(kind, {"raises": 1.0})}), N)
-    found: dict[str, Any] = {"said": "went on: nothing was noticed", "type": "", "close_s": 0.0, "left": 0}
+    found: dict[str, Any] = {
+        "said": "went on: nothing was noticed",
+        "type": "",
+        "close_s": 0.0,
+        "left": 0,
+        "shared": [],
+    }
     envs.reset(seed=SEED)
     start = time.monotonic()  # compiling takes as long as it takes
     try:
@@ -163,8 +177,26 @@ def _compiled(kind: str) -> dict[str, Any]:
     except Exception as error:
         found |= {"said": str(error).split("\n---")[0][:300], "type": type(error).__name__}
     envs.close()
-    found["seconds"] = round(time.monotonic() - start, 2)
+    found["seconds"], found["shared"] = round(time.monotonic() - start, 2), sorted(_unowned(shared_memory() - shared))
     return {**found, "text_whole": "broken on purpose" in found["said"]}
+
+
+def shared_memory() -> set[str]:
+    """Names in /dev/shm, less the folders of tests that run beside this."""
+    return {entry.name for entry in os.scandir("/dev/shm") if not entry.is_dir(follow_symlinks=False)}
+
+
+def _unowned(names: set[str]) -> set[str]:
+    """Those that no living process but our own has mapped: other programs come and go meanwhile."""
+    if not names:
+        return set()
+    own = {os.getpid(), *children()}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) not in own:
+            with contextlib.suppress(OSError):
+                maps = (entry / "maps").read_text()
+                names = {name for name in names if f"/dev/shm/{name}" not in maps}
+    return {name for name in names if os.path.exists(f"/dev/shm/{name}")}
 
 
 def children() -> set[int]:

@@ -28,7 +28,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.faults.contestants import PEERS, SHOAL
+from benchmarks.faults.contestants import AT, BAD, PEERS, SHOAL
 from benchmarks.harness import stored
 from benchmarks.harness.rows import Row
 
@@ -36,7 +36,10 @@ Say = Callable[[str], None]
 NAME, PLACE = "fault_matrix", "benchmarks.faults.fault_matrix"
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S, START_S = 30.0, 60.0  # of a scenario; of the first, which imports and starts everything
-OF_PEERS = ("raise-step", "kill", "idle-kill", "hang", "nan-obs", "nan-reward", "obs-scalar", "obs-none", "reward-str")
+OF_PEERS = (  # no row 7: they restart nothing
+    *("raise-step", "raise-reset", "raise-init", "raise-close", "kill", "idle-kill", "hang", "hang-ignoring-sigterm"),
+    *("nan-obs", "nan-reward", "obs-scalar", "obs-none", "obs-str", "obs-overflow", "obs-floats", "reward-str"),
+)
 TEST_S = 600.0  # of the tests of one cell
 RAY_START_S = 300.0  # an instance starts a dozen processes, which takes minutes on a busy core
 RAY_MORE_S = 15.0  # Ray's actors may take so much longer: they have 10 s for a step where others have 2
@@ -78,6 +81,7 @@ SCENARIOS: dict[str, Scenario] = {
     "obs-none": Scenario(9, "None as observation", "DtypeError", 5.0, _NO_PYTHON),
     "obs-str": Scenario(10, "text as observation", "DtypeError", 5.0, _NO_PYTHON),
     "obs-overflow": Scenario(10, "1e300 for float32", "DtypeError", 5.0, _NO_PYTHON),
+    "obs-floats": Scenario(10, "a fraction for a whole number", "DtypeError", 5.0, _NO_PYTHON),
     "reward-str": Scenario(11, "text as reward", "DtypeError", 5.0, _NO_PYTHON),
     "reward-vector": Scenario(11, "a vector as reward", "ShapeError", 5.0, _NO_PYTHON),
     "done-none": Scenario(11, "None as terminated", "DtypeError", 5.0, _NO_PYTHON),
@@ -219,25 +223,30 @@ def _cell(name: str, key: str, found: dict[str, Any] | None, why: str = "") -> R
     if not found:
         return Row(title, 0.0, "", detail={**about, "outcome": f"hangs: no answer within {DEADLINE_S:.0f} s"})
     said = f"{found['type']}: {found['said']}" if found["type"] else found["said"]
-    seconds, left = found["seconds"], found["left"]
+    seconds, left, shared = found["seconds"], found["left"], found["shared"]
     within_s = one.within_s + (RAY_MORE_S if name == "ray" else 0.0)
-    holds = seconds <= within_s and found["close_s"] <= CLOSE_S and not left
+    holds = seconds <= within_s and found["close_s"] <= CLOSE_S and not left and not shared
     if one.error:
-        named = (
-            name == "compiled"
-            or key == "raise-init"
-            or re.search(
-                r"environment \d, worker pid \d+" if key == "idle-kill" else r"environment 1, worker pid \d+", said
-            )
-        )
-        holds = holds and found["type"] == one.error and bool(named)
+        holds = holds and found["type"] == one.error and bool(re.search(_place(name, key), said))
         holds = holds and (key not in ("raise-step", "raise-reset") or found["text_whole"])
     else:
         holds = holds and said.startswith("went on; 1 restarts")
     slow = f"; close took {found['close_s']:.0f} s" if found["close_s"] > CLOSE_S else ""
     stays = f"; {left} processes left" if left else ""
+    stays += f"; in /dev/shm: {', '.join(shared)}" if shared else ""
     outcome = f"{said[:160]}{slow}{stays}" if said.rstrip(": ") else f"{found['type']} without a word"
     return Row(title, float(holds), "", detail={**about, "outcome": outcome, "seconds": seconds})
+
+
+def _place(name: str, key: str) -> str:
+    """What a message must say of where it happened, as a pattern: environment, worker, seed and step."""
+    if name == "compiled":  # all of its environments break in the same step, in this process
+        return rf"\[environment 0, seed \d+, step {AT}\]"
+    if key == "raise-init":  # before there is a seed
+        return rf"\[environment {BAD}, worker pid \d+\]"
+    env = r"\d" if key == "idle-kill" else BAD  # idle, nobody is at fault: the worker's first environment is named
+    step = {"raise-reset": 0, "raise-close": 2 * AT}.get(key, r"\d+" if key == "idle-kill" else AT)
+    return rf"\[environment {env}, worker pid \d+, seed \d+, step {step}\]"
 
 
 def _tested(test: Tested, say: Say) -> Row:

@@ -1,15 +1,18 @@
 """Trainings whose whole process group is killed again and again, beside undisturbed ones of the same seed.
 
-python -m benchmarks.faults.long_run [--minutes 30] [--every 60] [--store]
+python -m benchmarks.faults.long_run [--minutes 30] [--every 60] [--cases rides cartpole] [--store]
 
 rides on compiled kernels and CartPole on worker processes. Each training is resumed after every kill; at the end its
-weights must be those of the undisturbed one, to the bit.
+weights must be those of the undisturbed one, to the bit. --minutes is how long each trains undisturbed; it is trained
+once so and once killed every --every seconds, which takes longer by what is lost with each kill and by each new start:
+with 30 and 60 about 70 minutes a case, 2 hours and 20 minutes in all.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import os
 import random
 import shutil
@@ -27,10 +30,12 @@ import numpy as np
 from benchmarks.harness import stored
 from benchmarks.harness.rows import Row
 from shoal.runs import checkpoint
+from shoal.runs.folder import Run
 from shoal.runs.manifest import CheckpointError
 
 Say = Callable[[str], None]
 ROOT = Path(__file__).resolve().parents[2]
+PILOT, PILOT_S = 10, 5.0  # epochs to begin with; seconds that they must take to tell how long one does
 
 
 class Case(NamedTuple):
@@ -50,13 +55,17 @@ CARTPOLE = Case("CartPole-v1, process", (
 ))  # fmt: skip
 
 
+CASES = {"rides": RIDES, "cartpole": CARTPOLE}
+
+
 class Survived(NamedTuple):
     """What came of a training that was killed."""
 
     kills: int
-    seconds: float
+    seconds: float  # with all kills
     epochs: int
     same: bool
+    calm_s: float  # undisturbed
 
 
 def survive(
@@ -82,7 +91,9 @@ def survive(
         "--runs-dir",
         str(folder),
     ]
+    start = time.monotonic()
     _wait(_start(["train", *common, "--name", "calm"], folder), folder)
+    calm_s = time.monotonic() - start
     dice, kills, start = random.Random(seed), 0, time.monotonic()
     resume = False
     while True:
@@ -116,7 +127,7 @@ def survive(
     calm, killed = (checkpoint.load_latest(folder / name / "checkpoints") for name in ("calm", "killed"))
     names = sorted(name for name in calm.tensors if name.startswith(("network.", "optimiser.", "noise", "shuffle")))
     same = calm.epoch == killed.epoch and all(np.array_equal(calm.tensors[n], killed.tensors[n]) for n in names)
-    return Survived(kills, time.monotonic() - start, killed.epoch, same)
+    return Survived(kills, time.monotonic() - start, killed.epoch, same, calm_s)
 
 
 def _start(command: list[str], folder: Path) -> subprocess.Popen[bytes]:
@@ -141,27 +152,44 @@ def _epoch(run: Path) -> int:
     return -1
 
 
-def measure(minutes: float, every_s: float, say: Say, epochs: int | None = None) -> list[Row]:
-    """Both trainings, half of the time each; a pilot says how many epochs that is."""
+def epochs_in(minutes: float, each_s: float) -> int:
+    """That train for so long undisturbed, at so many seconds each."""
+    return max(round(60 * minutes / each_s), 20)
+
+
+def measure(
+    minutes: float, every_s: float, say: Say, epochs: int | None = None, cases: Sequence[str] = tuple(CASES)
+) -> list[Row]:
+    """Each training for so many minutes undisturbed, and killed; a pilot says how many epochs that is."""
     found = []
-    for case in (RIDES, CARTPOLE):
+    for case in (CASES[name] for name in cases):
         folder = Path(tempfile.mkdtemp(prefix="shoal-long-run-"))
         try:
-            start = time.monotonic()
-            pilot = 10
-            kept = ["--save-interval", "1", "--runs-dir", str(folder), "--name", "pilot"]
-            _wait(_start(["train", *case.flags, "--epochs", str(pilot), *kept], folder), folder)
-            each_s = max(time.monotonic() - start, 1.0) / pilot / 2  # half of it is starting
-            count = epochs or max(int(minutes * 30 / each_s / 2), 20)
+            count = epochs or epochs_in(minutes, _pilot(case, folder))
             say(f"{case.name}: {count} epochs, killed every {every_s:g} s on average")
-            came = survive(case, count, every_s, folder, most_kills=max(int(minutes * 30 / every_s), 2))
+            came = survive(case, count, every_s, folder, most_kills=max(round(60 * minutes / every_s), 2))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        detail = {"kills": came.kills, "epochs": came.epochs, "seconds": round(came.seconds)}
+        seconds = {"seconds": round(came.seconds), "undisturbed_seconds": round(came.calm_s)}
+        detail = {"kills": came.kills, "epochs": came.epochs, **seconds}
         say(f"{case.name}: {came.kills} kills in {came.seconds:,.0f} s, the same weights: {came.same}")
         title = f"{case.name}: weights after kill -9 at random moments equal the undisturbed run's, to the bit"
         found.append(Row(title, float(came.same), "", 1.0, detail=detail))
     return found
+
+
+def _pilot(case: Case, folder: Path) -> float:
+    """Seconds of an epoch, by the run's own clock: starting takes longer than many of them."""
+    kept = ["--save-interval", "1", "--runs-dir", str(folder), "--name", "pilot"]
+    epochs = PILOT
+    while True:
+        _wait(_start(["train", *case.flags, "--epochs", str(epochs), *kept], folder), folder)
+        rows = Run.open(folder / "pilot", folder).metrics()
+        seconds = float(rows[-1]["time/elapsed_s"]) - float(rows[0]["time/elapsed_s"])
+        shutil.rmtree(folder / "pilot")
+        if seconds > PILOT_S or epochs > 10_000:
+            return max(seconds / (len(rows) - 1), 1e-3)
+        epochs *= 4
 
 
 def rows(say: Say, full: bool = False) -> list[Row]:
@@ -173,17 +201,26 @@ def rows(say: Say, full: bool = False) -> list[Row]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m benchmarks.faults.long_run", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=30.0, help="about so long in all")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=30.0,
+        help="how long each training takes undisturbed; in all about 2.3 times that for each case",
+    )
     parser.add_argument("--every", type=float, default=60.0, help="seconds between kills, on average")
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES), help="these trainings alone")
     parser.add_argument("--epochs", type=int, help="of each training, in place of what a pilot says")
     parser.add_argument("--store", action="store_true", help="write benchmarks/results/long_run.json")
     given = parser.parse_args(arguments)
     if given.store:
         stored.require_clean()
-    found = measure(given.minutes, given.every, lambda text: print(text, file=sys.stderr, flush=True), given.epochs)
+    say: Say = functools.partial(print, file=sys.stderr, flush=True)
+    found = measure(given.minutes, given.every, say, given.epochs, given.cases)
     if given.store:
         command = f"python -m benchmarks.faults.long_run --minutes {given.minutes:g} --every {given.every:g}"
-        command += f" --epochs {given.epochs} --store" if given.epochs else " --store"
+        command += f" --epochs {given.epochs}" if given.epochs else ""
+        command += f" --cases {' '.join(given.cases)}" if given.cases != list(CASES) else ""
+        command += " --store"
         stored.write("long_run", command, found)
     return int(any(row.met is False for row in found))
 

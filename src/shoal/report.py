@@ -15,6 +15,7 @@ from shoal.runs.folder import Run
 from shoal.runs.kinds import TRAINING, kind_of, told_for
 from shoal.runs.meanings import MEANINGS
 from shoal.runs.page import Card, Part, Section, between, number, page, pairs, table, text
+from shoal.runs.settings import settings as settings_of
 from shoal.runs.spent import bar, spent
 from shoal.runs.words import finite
 from shoal.tasks import Task, task_or_default
@@ -57,7 +58,7 @@ def write_again(run: str | Path | Run, runs_dir: str | Path = "runs") -> str:
 
 
 def _page(run: Run, rows: list[dict[str, Any]]) -> str:
-    config, last, kept = run.config, rows[-1] if rows else {}, scores.kept(run)
+    config, last, kept = settings_of(run), rows[-1] if rows else {}, scores.kept(run)
     machine, code = (read_json(run.path / name) for name in ("machine.json", "code.json"))
     command, events = (run.path / "command.txt").read_text().strip(), run.events()
     facts = [
@@ -211,8 +212,9 @@ def _charts(rows: list[dict[str, Any]], config: dict[str, Any]) -> str:
     said = [name for name in dict.fromkeys(name for row in rows for name in row) if name.startswith("info/")]
     own = [(name, f"{name.removeprefix('info/')}, mean of the last 100 episodes") for name in said[:_MOST_INFOS]]
     for key, label in dict((_CURVES[0], *task.curves, *own, *_CURVES[1:])).items():
-        there = [row for row in rows if key in row]  # some metrics are not of every epoch
-        steps, values = [float(row["steps"]) for row in there], [finite(row.get(key)) for row in there]
+        # Some metrics are not of every epoch.
+        there = [(at, row) for row in rows if key in row and (at := finite(row.get("steps"))) is not None]
+        steps, values = [at for at, _ in there], [finite(row.get(key)) for _, row in there]
         if set(values) - {None} and key not in task.hidden_curves:
             target = finite(targets.get(key))
             drawn = chart(steps, [Line(label, values)], label=label, unit="environment steps", target=target)

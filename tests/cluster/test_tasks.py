@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 
 import shoal
-from shoal import launching
+from shoal import cli, launching
 from shoal.runs.folder import Run
+from shoal.search.domain import make_domain
+from shoal.search.folder import SearchFolder
 
 pytestmark = pytest.mark.usefixtures("ray")
 # Watches its standard input, as trainings do: it ends with whoever holds the other end.
@@ -26,6 +28,21 @@ threading.Thread(target=lambda: (sys.stdin.read(), os._exit(9)), daemon=True).st
 print(os.getpid(), flush=True)
 time.sleep(float(sys.argv[1])); sys.exit(int(sys.argv[2]))
 """
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The modules that were started, every one of them on the cluster."""
+    found: list[str] = []
+    launch = launching.launch
+
+    def noted(command: list[str], *args: Any, **options: Any) -> launching.Process:
+        assert launching.elsewhere()
+        found.append(command[command.index("-m") + 1])
+        return launch(command, *args, **options)
+
+    monkeypatch.setattr(launching, "launch", noted)
+    return found
 
 
 def _work(log: Path, seconds: float, code: int) -> launching.Process:
@@ -122,6 +139,47 @@ def _kill_a_worker_of(marker: str, seen: list[int]) -> None:
                 except OSError:
                     continue
         time.sleep(0.05)
+
+
+def _said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """What a command prints as JSON."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    out, errors = capsys.readouterr()
+    assert not ended.value.code, errors
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+def test_a_comparison_on_ray(tmp_path: Path, capsys: pytest.CaptureFixture[str], launched: list[str]) -> None:
+    """Two arms of a seed, each a task of the cluster with a folder of its own: one page, and no other process."""
+    command = ["compare", "CartPole-v1", "--vary", "clip=0.1,0.2", "--seeds", "1", "--held-out", "2", "--parallel", "2"]
+    command += ["--num-envs", "2", "--rollout-steps", "32", "--epochs", "2", "--hidden", "4", "--backend", "serial"]
+    found = _said([*command, "--on", "ray", "--runs-dir", str(tmp_path), "--name", "c", "--json"], capsys)
+    assert [len(arm["finals"]) for arm in found["arms"]] == [1, 1]
+    assert found["crashed"] == []
+    assert (tmp_path / "c" / "report.html").exists()
+    runs = sorted((tmp_path / "c" / "runs").iterdir())
+    assert [Run.open(run, tmp_path).status for run in runs] == ["finished", "finished"]
+    assert launched == ["shoal.comparison.worker"] * 2
+
+
+def test_a_search_on_ray(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], launched: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pull is a task, and comes to the same as in this process."""
+    monkeypatch.setattr("shoal.search.sections.write_page", lambda folder, *rest: folder.path / "report.html")
+    command = ["search", "gridworld", "--workflows", "1", "--num-envs", "2", "--episodes-per-env", "1", "--seed", "3"]
+    command += ["--update-every-steps", "50", "--runs-dir", str(tmp_path), "--json"]
+    found = _said([*command, "--on", "ray", "--name", "there"], capsys)
+    assert found["summary"]["pulls"] == 1
+    assert launched == ["shoal.search.worker"]
+    there = SearchFolder(Run(tmp_path / "there"))
+    domain = make_domain(there.config, there.options)
+    (record,) = there.records()
+    (again := tmp_path / "here").mkdir()
+    here = domain.pull(record.request.item, start=None, seed=record.request.seed, folder=again, say=print)
+    assert (here.mean, here.se, here.passed) == (record.pull.mean, record.pull.se, record.pull.passed)
 
 
 @pytest.mark.slow

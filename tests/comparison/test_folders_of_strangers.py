@@ -34,8 +34,8 @@ def test_no_module_of_the_folder_is_imported(
     (tmp_path / "strange.py").write_text("open('imported', 'w').close()\n")
     config = to_dict(config_for("CartPole-v1").replace(**OPTIONS[way]))
     plan = Plan(
-        task="CartPole-v1", arms=(Arm("a", config),) * (1 if alone else 2), seeds=2, seed=0, held_out=2,
-        match="samples", primary="final", threshold=None, code=source_digest(), alone=alone,
+        task="CartPole-v1", arms=tuple(Arm(name, config) for name in "ab"[: 1 if alone else 2]), seeds=2, seed=0,
+        held_out=2, match="samples", primary="final", threshold=None, code=source_digest(), alone=alone,
         imports=("strange",) if way == "plan" else (),
     )  # fmt: skip
     folder = ComparisonFolder.create(plan, "runs", "theirs", "shoal")

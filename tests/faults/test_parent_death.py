@@ -20,13 +20,17 @@ import sys, warnings
 import numpy as np
 from shoal.testing.faults import FaultyEnv, TickEnv
 from shoal.vector.workers.process import ProcessVectorEnv
+from shoal.vector.workers.split import SplitVectorEnv
 
 warnings.simplefilter("ignore")
 method, *kinds = sys.argv[1:]
 batches = []
 for kind in kinds:
     bad = (lambda: FaultyEnv(kind, at_step=1)) if kind != "idle" else TickEnv
-    envs = ProcessVectorEnv([TickEnv, bad], workers=2, start_method=method)
+    if method == "split":
+        envs = SplitVectorEnv([TickEnv, bad], here=1, workers=1)
+    else:
+        envs = ProcessVectorEnv([TickEnv, bad], workers=2, start_method=method)
     envs.reset(seed=0)
     if kind != "idle":
         envs.send(0, np.zeros(2, int))
@@ -37,9 +41,10 @@ batches[-1].recv(0)
 KINDS = ("idle", "hang", "hang-ignoring-sigterm", "hang-holding-gil")
 
 
-@pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
+@pytest.mark.parametrize("method", ["spawn", "fork", "forkserver", "split"])
 def test_workers_die_with_their_parent(method: str, tmp_path: Path) -> None:
     """Row 12: after kill -9 of the parent every worker is gone within 2 s, even inside an environment that hangs."""
+    each = 1 if method == "split" else 2  # workers of a batch
     path = tmp_path / "parent.py"
     path.write_text(SCRIPT)
     shm = set(os.listdir("/dev/shm"))
@@ -50,7 +55,7 @@ def test_workers_die_with_their_parent(method: str, tmp_path: Path) -> None:
     assert parent.stdout is not None
     with parent.stdin, parent.stdout:
         pids = [int(pid) for pid in parent.stdout.readline().split()]
-        assert len(pids) == 2 * len(KINDS)
+        assert len(pids) == each * len(KINDS)
         time.sleep(0.1)  # into the environment
         assert all(map(lives, pids))
         parent.send_signal(signal.SIGKILL)
@@ -61,7 +66,7 @@ def test_workers_die_with_their_parent(method: str, tmp_path: Path) -> None:
         left = [pid for pid in pids if lives(pid)]
         for pid in left:
             os.kill(pid, signal.SIGKILL)
-        assert not left, [KINDS[pids.index(pid) // 2] for pid in left]
+        assert not left, [KINDS[pids.index(pid) // each] for pid in left]
         assert in_time
     assert set(os.listdir("/dev/shm")) <= shm
 

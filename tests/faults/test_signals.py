@@ -31,13 +31,20 @@ PHASES = {
 }
 
 
+BACKENDS = {
+    "serial": ["CartPole-v1", "--backend", "serial"],
+    "process": ["CartPole-v1", "--backend", "process", "--workers", "2"],
+    "split": ["CartPole-v1", "--backend", "split", "--workers", "2"],
+    "compiled": ["shoal/CartPole-v1", "--backend", "compiled"],
+}
+
+
 @contextmanager
-def _training(tmp_path: Path, phase: str) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+def _training(tmp_path: Path, phase: str, backend: str = "process") -> Iterator[tuple[subprocess.Popen[str], Path]]:
     """`shoal train` in a process group of its own, in the middle of a phase."""
     command = [
-        sys.executable, "-m", "shoal.cli", "train", "CartPole-v1", "--num-envs", "4", "--backend", "process",
-        "--workers", "2", "--hidden", "8", "--runs-dir", str(tmp_path), "--name", "run", "--epochs", "1000",
-        *PHASES[phase],
+        sys.executable, "-m", "shoal.cli", "train", *BACKENDS[backend], "--num-envs", "4", "--hidden", "8",
+        "--runs-dir", str(tmp_path), "--name", "run", "--epochs", "1000", *PHASES[phase],
     ]  # fmt: skip
     with open(tmp_path / "output.txt", "w") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, text=True, start_new_session=True)
@@ -75,17 +82,23 @@ def _group_is_empty(group: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "phase"),
+    ("number", "code", "phase", "backend"),
     [
-        (signal.SIGTERM, 143, "rollout"),
-        (signal.SIGINT, 130, "update"),
-        pytest.param(signal.SIGINT, 130, "rollout", marks=pytest.mark.slow),
-        pytest.param(signal.SIGTERM, 143, "update", marks=pytest.mark.slow),
+        (signal.SIGTERM, 143, "rollout", "process"),
+        (signal.SIGINT, 130, "update", "process"),
+        (signal.SIGINT, 130, "rollout", "serial"),
+        (signal.SIGTERM, 143, "rollout", "split"),
+        (signal.SIGINT, 130, "update", "compiled"),
+        pytest.param(signal.SIGINT, 130, "rollout", "process", marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, 143, "update", "process", marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, 143, "update", "serial", marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, 130, "update", "split", marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, 143, "rollout", "compiled", marks=pytest.mark.slow),
     ],
 )
-def test_one_signal_saves_and_leaves(number: int, code: int, phase: str, tmp_path: Path) -> None:
+def test_one_signal_saves_and_leaves(number: int, code: int, phase: str, backend: str, tmp_path: Path) -> None:
     """One signal to the group: what is whole is saved, the exit code tells, nobody is left, a resume goes on."""
-    with _training(tmp_path, phase) as (process, run):
+    with _training(tmp_path, phase, backend) as (process, run):
         os.killpg(process.pid, number)
         assert process.wait(timeout=120) == code, (tmp_path / "output.txt").read_text()
         assert until(lambda: _group_is_empty(process.pid), 20.0)

@@ -28,10 +28,16 @@ from shoal.testing import TickEnv
 HERE = Path(__file__).parent
 
 
-def _command(*what: str, ranks: int = 2) -> list[str]:
+def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    place = ["--master-addr", "127.0.0.1", "--master-port", str(port)]
+        return int(free.getsockname()[1])
+
+
+def _command(*what: str, ranks: int = 2, port: int | None = None, of: tuple[int, int] = (0, 1)) -> list[str]:
+    """Of torchrun, the first of `of` being which node of how many."""
+    place = ["--master-addr", "127.0.0.1", "--master-port", str(port or _free_port())]
+    if of[1] > 1:
+        place += ["--nnodes", str(of[1]), "--node-rank", str(of[0])]
     return [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), *place, *what]
 
 
@@ -167,6 +173,52 @@ def test_a_rank_that_is_killed_ends_the_run_with_a_checkpoint_and_is_named(tmp_p
         assert found.epoch > 0
         assert found.meta["lost"]
         assert not _of_session(ranks)
+
+
+def test_rank_0_which_writes_the_run_may_be_the_one_that_is_killed(tmp_path: Path) -> None:
+    """The other one names it, and what rank 0 had saved is gone on from; nothing is left of either."""
+    with _training(tmp_path, "--rollout-steps", "32", "--save-interval", "1") as (process, run, ranks):
+        deadline = time.monotonic() + 200
+        while not checkpoint.epochs(run / "checkpoints") or max(checkpoint.epochs(run / "checkpoints")) < 2:
+            assert time.monotonic() < deadline, (tmp_path / "said").read_text()
+            time.sleep(0.05)
+        os.kill(ranks[0], signal.SIGKILL)
+        assert process.wait(200) != 0
+        said = (tmp_path / "said").read_text()
+        assert said.count("shoal: rank 0 of 2 died or does not answer any more") == 1, said
+        assert not _of_session(ranks)
+    assert Run.open(run, tmp_path).status == "killed"
+    epoch = checkpoint.load_latest(run / "checkpoints").epoch
+    result = shoal.train(resume=run, epochs=epoch + 1, backend="serial", stream=io.StringIO())
+    assert (result.status, result.epochs) == ("finished", epoch + 1)
+
+
+def test_two_nodes_of_a_rank_each_end_with_the_bits_of_one_node_of_two(trained: Path, tmp_path: Path) -> None:
+    """Two torchruns that meet on loopback, as two machines would; only the first writes the run."""
+    task, options = TRAININGS["cartpole"]
+    flags = [f"--{name.replace('_', '-')}={_flag(value)}" for name, value in options.items()]
+    what = ["-m", "shoal", "train", task, *flags, "--runs-dir", str(tmp_path), "--name", "run"]
+    port, nodes = _free_port(), []
+    try:
+        for node in range(2):
+            with open(tmp_path / f"said-{node}", "w") as said:
+                command = _command(*what, ranks=1, port=port, of=(node, 2))
+                nodes.append(subprocess.Popen(command, stdout=said, stderr=said, env=_environment()))
+        said_by = [tmp_path / f"said-{node}" for node in range(2)]
+        assert [node.wait(240) for node in nodes] == [0, 0], "\n".join(path.read_text() for path in said_by)
+    finally:
+        for node_process in nodes:
+            if node_process.poll() is None:
+                node_process.kill()
+            node_process.wait()
+    one, two = _weights(trained / "cartpole-2"), _weights(tmp_path / "run")
+    assert one.keys() == two.keys()
+    assert all(np.array_equal(one[name], two[name]) for name in one)
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["run"]
+
+
+def _flag(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from shoal.config import TrainConfig
 from shoal.runs import jsonl
 from shoal.runs.folder import Run
 from shoal.runs.kinds import kind_of, told_for
+from shoal.runs.settings import settings
 from shoal.starting import without_unused
 from shoal.tasks.presets import config_for
 from shoal.vector.foreign import import_all
@@ -211,7 +212,7 @@ def compare_existing(
             raise ValueError(told_for(run, "training"))
     if len(runs) < 2:
         raise ValueError("expected two runs or more, a comparison, or a task with --vary: shoal compare --help")
-    tasks = {run.config["task"] for run in runs}
+    tasks = {settings(run)["task"] for run in runs}
     if len(tasks) > 1:
         raise ValueError(
             f"expected runs of one task, got {', '.join(sorted(tasks))}: returns of two tasks do not compare"
@@ -234,7 +235,7 @@ def arms_of_runs(runs: Sequence[Run]) -> dict[str, list[RunFacts]]:
     """Runs of the same settings and the same code are an arm; no others are pooled."""
     groups: dict[tuple[str, str], list[tuple[Run, RunFacts]]] = {}
     for run in runs:
-        facts = facts_of(run, "", int(run.config["run"]["seed"]))
+        facts = facts_of(run, "", settings(run)["run"]["seed"])
         groups.setdefault((facts.settings, facts.code), []).append((run, facts))
     if len(groups) < 2:
         raise ValueError("expected runs that differ in their settings or their code, got runs of one kind alone")

@@ -10,9 +10,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from shoal.core.records import record
 from shoal.runs import provenance, scores
-from shoal.runs.disk import from_json, read_json
+from shoal.runs.disk import read_json
 from shoal.runs.folder import Run
+from shoal.runs.settings import settings
 from shoal.runs.words import finite
 
 MOST_POINTS = 2_000
@@ -34,6 +36,12 @@ class Curve:
     updates: list[float] = field(default_factory=list)  # gradient steps
     seconds: list[float] = field(default_factory=list)
     returns: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        counts = {name: len(getattr(self, name)) for name in (*AXES, "returns")}
+        if len(set(counts.values())) > 1:
+            told = ", ".join(f"{count} {name}" for name, count in counts.items())
+            raise ValueError(f"expected as many of each in a curve, got {told}")
 
     def axis(self, name: str) -> list[float]:
         """Steps, updates or seconds."""
@@ -63,6 +71,13 @@ class RunFacts:
     noise: float | None  # gradient noise scale over the whole run, in environments
     curve: Curve
 
+    def __post_init__(self) -> None:
+        for name in (*AXES, "num_envs"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"expected {name} of at least 0, got {getattr(self, name)}")
+        if self.noise is not None and self.noise <= 0:
+            raise ValueError(f"expected noise above 0, got {self.noise}")
+
     @property
     def whole(self) -> bool:
         """It came to its end, and all of its figures are numbers."""
@@ -72,13 +87,13 @@ class RunFacts:
         return asdict(self)
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> RunFacts:
-        return RunFacts(**{**data, "curve": Curve(**data["curve"])})
+    def from_json(data: Mapping[str, Any], where: str = "what is known of a run") -> RunFacts:
+        return record(RunFacts, data, where)
 
 
 def facts_of(run: Run, arm: str, seed: int, code: str | None = None, failure: str | None = None) -> RunFacts:
     """Of a run folder as it stands. `failure`: why it came to nothing, where its folder does not say so."""
-    config, rows = run.config, run.metrics()
+    config, rows = settings(run), run.metrics()
     status = run.status if failure is None else "failed"
     found = scores.part(scores.kept(run), scores.HELD_OUT)
     last = rows[-1] if rows else {}
@@ -92,13 +107,13 @@ def facts_of(run: Run, arm: str, seed: int, code: str | None = None, failure: st
         settings=settings_hash(config, read_json(run.path / "code.json").get("data")),
         code=code or code_of(run),
         machine=machine_of(run),
-        num_envs=int(config["vector"]["num_envs"]),
+        num_envs=config["vector"]["num_envs"],
         final=finite(found.get("mean")),
         sampled=finite(scores.part(found, "sampled").get("mean")),
         training=finite(last.get(RETURN)),
-        steps=int(last.get("steps") or 0),
+        steps=int(finite(last.get("steps")) or 0),
         updates=updates,
-        seconds=float(last.get("time/elapsed_s") or 0.0),
+        seconds=finite(last.get("time/elapsed_s")) or 0.0,
         noise=_noise(rows),
         curve=curve,
     )
@@ -148,7 +163,7 @@ def machine_of(run: Run) -> str:
 
 def read_facts(path: Path) -> RunFacts | None:
     """Stored facts, or None where there are none yet."""
-    return RunFacts.from_json(from_json(path.read_bytes())) if path.exists() else None
+    return RunFacts.from_json(read_json(path), str(path)) if path.exists() else None
 
 
 def _curve(rows: list[dict[str, Any]]) -> tuple[Curve, float]:
@@ -156,13 +171,13 @@ def _curve(rows: list[dict[str, Any]]) -> tuple[Curve, float]:
     curve, updates = Curve(), 0.0
     stride = max(1, math.ceil(len(rows) / MOST_POINTS))
     for place, row in enumerate(rows):
-        updates += row.get("optim/gradient_steps") or 0
-        value = finite(row.get(RETURN))
-        if value is None or (place % stride and place + 1 < len(rows)):
+        updates += finite(row.get("optim/gradient_steps")) or 0.0
+        value, steps = finite(row.get(RETURN)), finite(row.get("steps"))
+        if value is None or steps is None or (place % stride and place + 1 < len(rows)):
             continue
-        curve.steps.append(int(row["steps"]))
+        curve.steps.append(int(steps))
         curve.updates.append(updates)
-        curve.seconds.append(float(row.get("time/elapsed_s") or 0.0))
+        curve.seconds.append(finite(row.get("time/elapsed_s")) or 0.0)
         curve.returns.append(value)
     return curve, updates
 

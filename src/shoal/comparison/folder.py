@@ -8,6 +8,8 @@ from typing import Any
 
 from shoal.comparison.facts import RunFacts, read_facts
 from shoal.comparison.plan import Plan
+from shoal.core.checks import shown
+from shoal.core.records import damaged
 from shoal.runs.disk import replace_atomically, to_json
 from shoal.runs.folder import Run
 from shoal.runs.kinds import told_for
@@ -105,11 +107,19 @@ class ComparisonFolder:
     @property
     def plan(self) -> Plan:
         config = self.run.config
-        return Plan.from_json(config[SEEDS if SEEDS in config else COMPARISON])
+        kind, where = SEEDS if SEEDS in config else COMPARISON, f"{self.path / 'config.json'}"
+        plan = Plan.from_json(config[kind], f"{kind} in {where}")
+        if plan.alone is not (kind == SEEDS):
+            raise damaged(where, f"expected {kind}.alone as {str(kind == SEEDS).lower()}, got the other")
+        return plan
 
     def facts(self, job: Job, plan: Plan) -> RunFacts | None:
         """What came of a training, or None where it is not over."""
-        return read_facts(self.done / f"{job.name(plan)}.json")
+        path, arm = self.done / f"{job.name(plan)}.json", plan.arms[job.arm].name
+        facts = read_facts(path)
+        if facts is not None and facts.arm != arm:
+            raise damaged(str(path), f"expected arm as {shown(arm)}, got {shown(facts.arm)}")
+        return facts
 
     def keep(self, job: Job, plan: Plan, facts: RunFacts) -> None:
         """The last write of a training: with it, it counts and is never repeated."""

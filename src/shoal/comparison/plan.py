@@ -11,11 +11,13 @@ from typing import Any, Literal, get_args
 
 from shoal.comparison.metrics import BY_NAME
 from shoal.config import TrainConfig, chosen, from_dict, to_dict
+from shoal.core.records import record
 from shoal.core.seeds import derived_seed
 from shoal.origin import located
 from shoal.tasks.presets import without_budget
 
 Match = Literal["samples", "updates", "wall"]
+MOST_SEEDS = 100_000
 MOST_ROUNDED = 1.5  # times the budget asked for, so that all arms have the same
 
 
@@ -58,9 +60,15 @@ class Plan:
             raise ValueError(
                 f"expected two arms or more, got {len(self.arms)}: say what varies, e.g. --vary num_envs=64,256"
             )
-        for name, least in (("seeds", 1), ("held_out", 2)):
+        if self.alone and len(self.arms) != 1:
+            raise ValueError(f"expected one arm in a training with several seeds, got {len(self.arms)}")
+        if len({arm.name for arm in self.arms}) < len(self.arms):
+            raise ValueError(f"expected arms of different names, got {', '.join(arm.name for arm in self.arms)}")
+        for name, least in (("seeds", 1), ("held_out", 2), ("seed", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"expected --{name.replace('_', '-')} of at least {least}, got {getattr(self, name)}")
+        if self.seeds > MOST_SEEDS:
+            raise ValueError(f"expected --seeds of at most {MOST_SEEDS:,}, got {self.seeds}")
         if self.primary not in BY_NAME:
             raise ValueError(f"expected --primary as one of {', '.join(BY_NAME)}, got {self.primary!r}")
 
@@ -72,9 +80,8 @@ class Plan:
         return asdict(self)
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Plan:
-        arms = tuple(Arm(**arm) for arm in data["arms"])
-        return Plan(**{**data, "arms": arms, "imports": tuple(data.get("imports", ()))})
+    def from_json(data: Any, where: str = "the plan") -> Plan:
+        return record(Plan, data, where)
 
 
 def grid(vary: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:

@@ -132,6 +132,8 @@ def from_json(raw: bytes) -> dict[str, Any]:
         value = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
     except RecursionError:
         raise ValueError("JSON nested too deeply") from None
+    if b"\\u" in raw:
+        _refuse_half_characters(value)
     if not isinstance(value, dict):
         raise ValueError(f"expected a JSON object, got {type(value).__name__}")
     return value
@@ -148,6 +150,14 @@ def read_json(path: Path) -> dict[str, Any]:
 def size_of(folder: Path) -> int:
     """Bytes of all files in a folder."""
     return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
+
+
+def _refuse_half_characters(value: Any) -> None:
+    """Half of a character (\\ud800) is text that nothing can be written with."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{error.object[error.start : error.end]!r} is half a character") from None
 
 
 def _refuse_constant(text: str) -> NoReturn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import sys
 import textwrap
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -36,7 +37,9 @@ def finite(value: Any) -> float | None:
     >>> finite(3), finite(float("nan")), finite("3")
     (3.0, None, None)
     """
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+    return (
+        float(value) if isinstance(value, int | float) and -sys.float_info.max <= value <= sys.float_info.max else None
+    )
 
 
 def figure(value: float | None, places: int | None = None) -> str:

@@ -139,5 +139,7 @@ def conduct_line(compliance: dict[str, Any] | None, judged: str) -> str | None:
     """How the best kept to its order; `judged` is what a domain counts (fixes, visits)."""
     if not compliance or compliance.get("mean") is None:
         return None
+    if compliance.get("low") is None:
+        return f"{100 * compliance['mean']:.1f} % of its {judged}"
     low, high = max(0.0, compliance["low"]), min(1.0, compliance["high"])
     return f"{100 * compliance['mean']:.1f} % of its {judged}, 95 % interval [{100 * low:.1f}, {100 * high:.1f}]"

@@ -5,21 +5,23 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from shoal.core.plain import from_dict
-from shoal.runs.disk import from_json, replace_atomically, sync_folder, to_json
+from shoal.core.records import damaged, expect, record
+from shoal.runs.disk import read_json, replace_atomically, sync_folder, to_json
 from shoal.runs.folder import Run
 from shoal.runs.kinds import kind_of, told_for
 from shoal.runs.lock import ORPHAN_S, Lock
-from shoal.search.domain import Fresh, Pull, Ranking
+from shoal.search.domain import Domain, Fresh, Pull, Ranking, domain_class
 from shoal.search.options import SearchConfig
 
 REQUEST, PULL, RANKING, LOG = "request.json", "pull.json", "ranking.json", "worker.log"
 FRESH = "fresh.json"
 UNIVERSAL = "universal"
+SHARES = ("compliance", "believed_compliance", "coverage", "wasted")  # of a pull's details: mean, low, high
 
 _README = """\
 This folder is one search of shoal: a bandit whose every pull is a training run.
@@ -47,6 +49,16 @@ class Request:
     name: str
     seed: int
     start: str | None  # folder of weights below the search's folder; None: a fresh network
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """pull.json."""
+
+    request: Request
+    pull: Pull
+    wall_s: float
+    cpu_s: float
 
 
 @dataclass(frozen=True)
@@ -101,14 +113,14 @@ class SearchFolder:
 
     @property
     def config(self) -> SearchConfig:
-        found: SearchConfig = from_dict(self.run.config["search"], SearchConfig, "search")
-        return found
+        return record(SearchConfig, self.run.config["search"], f"search in {self.run.path / 'config.json'}")
 
     @property
     def options(self) -> dict[str, Any]:
         """The domain's own."""
-        found: dict[str, Any] = self.run.config["options"]
-        return found
+        options = self.run.config.get("options")
+        where = f"options in {self.run.path / 'config.json'}"
+        return asdict(record(domain_class(self.config.domain).Options, options, where))
 
     def set_workflows(self, workflows: int) -> None:
         """A resumed search may go on for longer."""
@@ -138,15 +150,37 @@ class SearchFolder:
         found = map(self._read, self.path.glob(f"pulls/[0-9]*/{PULL}"))
         return sorted(found, key=lambda record: record.request.number)
 
+    def check_fit(self, domain: Domain, records: Sequence[Record], ranking: Ranking | None) -> None:
+        """ValueError where pulls or values are of orders that the domain does not have."""
+        count = len(domain.points)
+        for one in records:
+            if not 0 <= one.request.item < count:
+                what = f"expected request.item as one of {count} orders, 0 to {count - 1}, got {one.request.item}"
+                raise damaged(str(self.of(one.request) / PULL), what)
+        for name in ("means", "errors", "details") if ranking is not None else ():
+            values = getattr(ranking, name)
+            if len(values) != count and (values or name != "details"):
+                where = str(self.path / UNIVERSAL / RANKING)
+                raise damaged(where, f"expected {name} of {count} orders, got {len(values)}")
+
     def _read(self, file: Path) -> Record:
-        data = from_json(file.read_bytes())
-        request = Request(**data["request"])
-        return Record(request, Pull(**data["pull"]), data["wall_s"], data["cpu_s"], self.fresh(request))
+        found = record(_Stored, read_json(file), str(file))
+        request, pull = found.request, found.pull
+        if request.number < 0 or pull.se < 0:
+            what = f"expected request.number and pull.se of at least 0, got {request.number} and {pull.se}"
+            raise damaged(str(file), what)
+        for name in SHARES:
+            _check_share(pull.details.get(name), f"pull.details.{name}", str(file))
+        return Record(request, pull, found.wall_s, found.cpu_s, self.fresh(request))
 
     def fresh(self, request: Request) -> Fresh | None:
         """The score of this pull on fresh episodes, if it was made."""
         file = self.of(request) / FRESH
-        return Fresh(**from_json(file.read_bytes())) if file.exists() else None
+        if not file.exists():
+            return None
+        found = record(Fresh, read_json(file), str(file))
+        _check_share(found.compliance, "compliance", str(file))
+        return found
 
     def store_fresh(self, request: Request, fresh: Fresh) -> None:
         """Keep it beside the pull."""
@@ -155,7 +189,12 @@ class SearchFolder:
     def ranking(self) -> Ranking | None:
         """The values of all items that the search is measured against, once they have been made."""
         file = self.path / UNIVERSAL / RANKING
-        return Ranking(**from_json(file.read_bytes())) if file.exists() else None
+        if not file.exists():
+            return None
+        found = record(Ranking, read_json(file), str(file))
+        for place, details in enumerate(found.details):
+            _check_share(details.get("compliance"), f"details[{place}].compliance", str(file))
+        return found
 
     def ask(self, request: Request) -> Path:
         """Make the pull's folder and write the request down."""
@@ -170,6 +209,16 @@ class SearchFolder:
         data = asdict(record)
         del data["fresh"]
         replace_atomically(self.of(record.request) / PULL, to_json(data))
+
+
+def _check_share(share: Any, name: str, where: str) -> None:
+    """A share has a mean, and both ends of an interval or neither."""
+    expect(share, dict[str, Any] | None, name, where)
+    ends = share or {}
+    for end in ("mean", "low", "high"):
+        expect(ends.get(end), float | None, f"{name}.{end}", where)
+    if (ends.get("low") is None) is not (ends.get("high") is None):
+        raise damaged(where, f"expected {name} with both low and high, or neither")
 
 
 def claim(folder: Path) -> Lock:

@@ -151,6 +151,7 @@ def _start(config: SearchConfig, domain: Domain, told: list[Record], item: int, 
 def _ranking(folder: SearchFolder, domain: Domain, say: Say) -> Ranking | None:
     ranking = folder.ranking()
     if ranking is not None:
+        folder.check_fit(domain, (), ranking)
         return ranking
     place = folder.path / UNIVERSAL
     place.mkdir(exist_ok=True)

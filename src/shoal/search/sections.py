@@ -11,7 +11,7 @@ import numpy as np
 from shoal.core.arrays import Array
 from shoal.core.statistics import HALF
 from shoal.runs.charts import WIDTH, Line, Point, chart, legend
-from shoal.runs.disk import from_json, replace_atomically
+from shoal.runs.disk import read_json, replace_atomically
 from shoal.runs.page import Part, page, pairs, svg_of, text, themed
 from shoal.runs.page import table as as_table
 from shoal.runs.words import share_text
@@ -53,6 +53,7 @@ def write_again(search: str | Path, *, runs_dir: str | Path = "runs") -> Path:
     folder = SearchFolder.open(search, Path(runs_dir))
     domain = make_domain(folder.config, folder.options)
     records, table = folder.records(), folder.ranking()
+    folder.check_fit(domain, records, table)
     with folder.run:
         folder.run.lock()
         return write_page(folder, domain, records, table, summarise(domain, folder.config, records, table))
@@ -99,7 +100,7 @@ def _page(
     machine: dict[str, Any] = {}
     for name in ("machine.json", "code.json"):
         if (folder.path / name).exists():
-            machine |= from_json((folder.path / name).read_bytes())
+            machine |= read_json(folder.path / name)
     settings = {
         **folder.run.config["search"], **folder.options,
         "kernel of the model": f"{summary.kernel} on standardised scores",

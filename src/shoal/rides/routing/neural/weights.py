@@ -40,6 +40,10 @@ def load_network(path: Path | str = "", device: str = "cpu") -> RoutingNetwork:
     if not re.fullmatch(KIND + r"( [1-9]\d{0,4}){4}", about):
         raise ValueError(f"--oracle-weights {path}: expected a {KIND!r} and its shape, got {about!r}; {HOW}")
     width, heads, layers, hidden = map(int, about.removeprefix(KIND).split())
+    held = sum(tensor.numel() for tensor in tensors.values())
+    most = max(width * width, width * hidden, hidden * hidden, heads * layers)  # of its matrices, before one is made
+    if width % heads or most > held or layers > len(tensors):
+        raise ValueError(f"--oracle-weights {path}: {held} weights do not fit a network of shape {about!r}; {HOW}")
     network = RoutingNetwork(width, heads, layers, hidden)
     try:
         network.load_state_dict(tensors)
