@@ -113,7 +113,7 @@ class SearchFolder:
 
     @property
     def config(self) -> SearchConfig:
-        return record(SearchConfig, self.run.config["search"], f"search in {self.run.path / 'config.json'}")
+        return record(SearchConfig, self.run.config.get("search"), f"search in {self.run.path / 'config.json'}")
 
     @property
     def options(self) -> dict[str, Any]:
