@@ -8,7 +8,6 @@ stopped starts anew.
 
 from __future__ import annotations
 
-import resource
 import statistics
 import tempfile
 import time
@@ -19,7 +18,6 @@ from typing import Any
 from benchmarks.harness import stored
 from benchmarks.harness.interleave import PeerMissing, in_fresh_process
 from benchmarks.harness.rows import Row
-from shoal.runs.usage import tree_cpu_s
 
 PLACE, NAME, TARGET, SHARE = "benchmarks.ppo.cartpole_solve", "cartpole_solve", 475.0, 0.5
 SEEDS = (101, 102, 103, 104, 105)
@@ -104,13 +102,10 @@ def shoal(seed: int) -> dict[str, Any]:
 
     once(seed=seed + 1, epochs=1)  # what torch and Gymnasium import when first used is not training
     import_cpu_s = time.process_time() - cpu_s
-    tree_s, own_s = tree_cpu_s(), _own_cpu_s()
     result = once(seed=seed, target_return=TARGET)
-    # Workers of a fork server are not this process's children, so `result.cpu_s` may lack them.
-    workers_s = (tree_cpu_s() - tree_s) - (_own_cpu_s() - own_s)
     return {
         "solved": (result.mean_return or 0.0) >= TARGET,
-        "cpu_s": result.cpu_s + max(workers_s, 0.0),
+        "cpu_s": result.cpu_s,  # workers included, and the trial of backends
         "wall_s": result.wall_s,
         "import_cpu_s": import_cpu_s,
         "steps": result.steps,
@@ -164,11 +159,6 @@ def sb3(seed: int) -> dict[str, Any]:
         "steps": model.num_timesteps,
         "mean_return": statistics.fmean(episode["r"] for episode in model.ep_info_buffer),
     }
-
-
-def _own_cpu_s() -> float:
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def main() -> None:
